@@ -3,6 +3,7 @@ export type * from "./isolation/app-host.ts";
 export * from "./manager/app-options.ts";
 export * from "./wire/protocol.ts";
 export { ModuleGraph, type GraphProblem } from "./graph/module-graph.ts";
+export { GvisorHost, type GvisorHostOptions } from "./isolation/gvisor-host.ts";
 export { BubblewrapHost } from "./isolation/bubblewrap-host.ts";
 export { ProcessHost } from "./isolation/process-host.ts";
 export { runtimeBundle } from "./isolation/runtime-bundle.ts";
@@ -22,3 +23,4 @@ export { LiveManager, type LiveManagerOptions } from "./manager/live-manager.ts"
 export { ReloadFailed } from "./manager/reload-failed.ts";
 export type { RollbackTarget } from "./manager/app-code.ts";
 export type { GenerationInfo, ModuleDiff, ModuleHistory } from "./versions/app-versions.ts";
+export type { SourcePlace } from "./compiler/source-places.ts";

@@ -13,6 +13,7 @@ export type * from "./parsers/parser.ts";
 export type * from "./environments/environment.ts";
 export * from "./session/stage-context.ts";
 export type * from "./repository/repository-tree.ts";
+export { explainItems, type Explanation } from "./run/explain.ts";
 export { runInstances } from "./run/run-instances.ts";
 export type * from "./run/run-options.ts";
 export { OutputCapture, type CapturedOutput, type OutputCaptureOptions } from "./output/output-capture.ts";

@@ -3,6 +3,7 @@ import { Option, type Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { collect } from "../input/pair.ts";
 import { UsageError } from "../input/usage-error.ts";
+import { explain } from "../runner/explain.ts";
 import { clientOf, readInput, withOptions } from "../runner/read-input.ts";
 import { runItems } from "../runner/run-items.ts";
 import { addRunnerOptions, type RunnerOptions } from "../runner/runner-options.ts";
@@ -17,7 +18,7 @@ interface SweOptions extends RunnerOptions {
 
 export function sweCommand(cli: Cli): Command {
   const swe = addHelpCommand(verb(cli, "swe", "Grade predictions of SWE-bench and data sets of the same form"));
-  return swe.addCommand(run(cli)).addCommand(smoke(cli)).addCommand(validateGold(cli));
+  return swe.addCommand(run(cli)).addCommand(smoke(cli)).addCommand(validateGold(cli)).addCommand(explainOne(cli));
 }
 
 /** The runner is loaded only when something is run. */
@@ -85,6 +86,20 @@ function validateGold(cli: Cli): Command {
     .option(...instanceOption)
     .action(async (options: SweOptions) => {
       await grade(cli, options, { from: "gold", expected: "resolved" });
+    });
+}
+
+function explainOne(cli: Cli): Command {
+  const command = verb(cli, "explain", "Show what a run of an instance would do, and why", {
+    examples: ["atoll swe explain sympy__sympy-20590 --dataset lite.jsonl --repos ~/clones"],
+  });
+  return addRunnerOptions(command)
+    .argument("<instance>", "its id")
+    .requiredOption(...dataSetOption)
+    .action(async (id: string, options: SweOptions) => {
+      const { chooseInstances, readDataSet } = await import("@atoll/runner");
+      const [instance] = await readInput(async () => chooseInstances(await readDataSet(options.dataset), [id]));
+      if (instance !== undefined) await explain(cli, withOptions(instance, options), options);
     });
 }
 

@@ -2,6 +2,7 @@ import { basename, resolve } from "node:path";
 import type { TaskSpecInput } from "@atoll/runner";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
+import { explain } from "../runner/explain.ts";
 import { clientOf, readInput, withOptions } from "../runner/read-input.ts";
 import { runItems } from "../runner/run-items.ts";
 import { addRunnerOptions, type RunnerOptions } from "../runner/runner-options.ts";
@@ -14,7 +15,7 @@ interface SmokeOptions extends RunnerOptions {
 
 export function taskCommand(cli: Cli): Command {
   const task = addHelpCommand(verb(cli, "task", "Run tasks of repositories in sandboxes"));
-  return task.addCommand(runTask(cli)).addCommand(smoke(cli));
+  return task.addCommand(runTask(cli)).addCommand(smoke(cli)).addCommand(explainTask(cli));
 }
 
 function runTask(cli: Cli): Command {
@@ -32,6 +33,18 @@ function runTask(cli: Cli): Command {
       const instance = withOptions(await readInput(() => readTask(config)), options);
       const client = clientOf([instance], options);
       await runItems(cli, { items: [{ instance, prediction: null }], options, client, expected: "resolved" });
+    });
+}
+
+function explainTask(cli: Cli): Command {
+  const command = verb(cli, "explain", "Show what a run of a task would do, and why", {
+    examples: ["atoll task explain examples/tasks/hello.yaml"],
+  });
+  return addRunnerOptions(command)
+    .argument("<config>", "a file with a task, or a folder of Harbor or terminal-bench")
+    .action(async (config: string, options: RunnerOptions) => {
+      const { readTask } = await import("@atoll/runner");
+      await explain(cli, withOptions(await readInput(() => readTask(config)), options), options);
     });
 }
 

@@ -6,7 +6,7 @@ import { Interruption } from "../interruption.ts";
 import { formatDuration } from "../output/amount.ts";
 import { openClient } from "./open-client.ts";
 import { openRunView } from "./run-view.ts";
-import { assertRunId, newRunId, type ClientName, type RunnerOptions } from "./runner-options.ts";
+import { assertRunId, newRunId, runChoices, type ClientName, type RunnerOptions } from "./runner-options.ts";
 
 export interface RunRequest {
   items: readonly RunItem[];
@@ -21,7 +21,7 @@ export async function runItems(cli: Cli, { items, options, client: name, expecte
   cli.failureExitCode = exitCodes.infrastructure;
   const runId = assertRunId(options.runId ?? newRunId());
   const directory = resolve(options.out ?? join("atoll-runs", runId));
-  const { runInstances, readQuarantine } = await import("@atoll/runner");
+  const { readQuarantine, readRun, runInstances, writeReports } = await import("@atoll/runner");
   const quarantine = (await Promise.all((options.quarantine ?? []).map(readQuarantine))).flat();
   await using opened = await openClient(cli, name);
   using stops = new Stops(cli);
@@ -36,16 +36,11 @@ export async function runItems(cli: Cli, { items, options, client: name, expecte
       cacheDirectory: join(cli.environment.cacheDirectory, "runner"),
       drain: stops.drain,
       signal: stops.now,
-      useCache: options.cache,
-      ...given("jobs", options.jobs),
-      ...given("repeat", options.repeat),
-      ...given("seeds", options.seed),
-      ...given("compatMode", options.compat),
-      ...given("cacheBytes", options.cacheSize),
-      ...given("repos", options.repos === undefined ? undefined : resolve(options.repos)),
+      ...runChoices(options),
     }),
   );
-  await printReport(cli, report, directory);
+  const paths = await writeReports(await readRun(directory), options.format ?? ["html"]);
+  await printReport(cli, report, { directory, paths });
   cli.exitCode = stops.name === undefined ? exitCodeOfReport(report, expected) : new Interruption(stops.name).exitCode;
 }
 
@@ -91,9 +86,6 @@ class Stops implements Disposable {
   }
 }
 
-const given = <Name extends string, Value>(name: Name, value: Value | undefined): Partial<Record<Name, Value>> =>
-  value === undefined ? {} : ({ [name]: value } as Record<Name, Value>);
-
 /** 0: as expected; 1: a verdict differs; 3: something of ours failed, so that nothing is known. */
 function exitCodeOfReport(report: RunReport, expected: Verdict | undefined): number {
   const verdicts = report.instances.map(({ verdict }) => verdict);
@@ -102,13 +94,17 @@ function exitCodeOfReport(report: RunReport, expected: Verdict | undefined): num
   return differs ? exitCodes.failure : exitCodes.ok;
 }
 
-async function printReport(cli: Cli, report: RunReport, directory: string): Promise<void> {
+async function printReport(
+  cli: Cli,
+  report: RunReport,
+  { directory, paths }: { directory: string; paths: readonly string[] },
+): Promise<void> {
   if (cli.isJson) {
     const { runId, counts, interrupted, durationMs } = report;
-    await cli.printJson({ type: "report", runId, directory, counts, interrupted, durationMs });
+    await cli.printJson({ type: "report", runId, directory, paths, counts, interrupted, durationMs });
     return;
   }
   const counts = Object.entries(report.counts).filter(([, count]) => count > 0);
   const text = counts.map(([verdict, count]) => `${count} ${verdict}`).join(", ") || "nothing was run";
-  cli.note(`${text} in ${formatDuration(report.durationMs)}; the report is in ${directory}`);
+  cli.note(`${text} in ${formatDuration(report.durationMs)}; the report is ${paths[0] ?? directory}`);
 }

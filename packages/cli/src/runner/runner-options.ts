@@ -1,9 +1,12 @@
+import { resolve } from "node:path";
+import type { ReportFormatId, RunOptions } from "@atoll/runner";
 import { Option, type Command } from "commander";
 import { parseDuration } from "../input/duration.ts";
 import { wholeNumber } from "../input/number.ts";
 import { collect } from "../input/pair.ts";
 import { parseSize } from "../input/size.ts";
 import { UsageError } from "../input/usage-error.ts";
+import { addFormat, reportFormatNames } from "./report-formats.ts";
 
 export const clientNames = ["atoll", "docker", "podman"] as const;
 export type ClientName = (typeof clientNames)[number];
@@ -20,6 +23,7 @@ export interface RunnerOptions {
   seed?: number[];
   compat?: "off" | "suggest" | "auto";
   quarantine?: string[];
+  format?: ReportFormatId[];
   repos?: string;
   cache: boolean;
   cacheSize?: number;
@@ -53,6 +57,11 @@ export function addRunnerOptions(command: Command): Command {
         "auto",
       ]),
     )
+    .addOption(
+      new Option("--format <name>", "which reports are written; may be repeated (default: html)")
+        .choices(reportFormatNames)
+        .argParser(addFormat),
+    )
     .option("--quarantine <file>", "ids of tests that decide nothing; may be repeated", collect)
     .option("--repos <directory>", "a folder of clones: owner__name.git, owner__name or owner/name")
     .option("--timeout <duration>", "the time limit of one test run", parseDuration)
@@ -73,4 +82,18 @@ export function assertRunId(runId: string): string {
     `Cannot use ${JSON.stringify(runId)} as the name of a run`,
     "Use letters, digits, '.', '_', '-'.",
   );
+}
+
+/** Returns what the options choose of a run; what they leave out has the defaults of the runner. */
+export function runChoices(options: RunnerOptions): Partial<RunOptions> {
+  const { jobs, repeat, seed, compat, cache, cacheSize, repos } = options;
+  return {
+    useCache: cache,
+    ...(jobs === undefined ? {} : { jobs }),
+    ...(repeat === undefined ? {} : { repeat }),
+    ...(seed === undefined ? {} : { seeds: seed }),
+    ...(compat === undefined ? {} : { compatMode: compat }),
+    ...(cacheSize === undefined ? {} : { cacheBytes: cacheSize }),
+    ...(repos === undefined ? {} : { repos: resolve(repos) }),
+  };
 }

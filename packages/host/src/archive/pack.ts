@@ -7,6 +7,8 @@ export interface PackOptions {
   /** Called for each socket, pipe and device, which an archive leaves out. */
   onSkipped: (path: string) => void;
   onBytes?: (bytes: number) => void;
+  /** Whether a path, relative to the directory, is packed; what is in a directory that is not, is not either. */
+  includes?: (path: string) => boolean;
 }
 
 /** Yields the directory's content as a tar archive, sorted by name; links stay links. */
@@ -24,6 +26,7 @@ async function* packInto(
   for (const name of names.toSorted()) {
     options.signal.throwIfAborted();
     const path = posix.join(prefix, name);
+    if (options.includes?.(path) === false) continue;
     const source = join(directory, path);
     const stats = await lstat(source);
     const shared = { path, mode: stats.mode, modifiedAtMs: stats.mtimeMs };

@@ -45,6 +45,11 @@ export interface ServiceDefinition<
   readonly version?: number | string;
   /** Makes the state. Until it resolves the service is not started, and its supervisor waits. */
   init(argument: A, context: Context): S | Promise<S>;
+  /**
+   * Opens what is not state: servers, connections, timers. Runs after `init`, and also when the process was started
+   * again, where `init` is left out because the state is there.
+   */
+  open?(state: S, context: Context): void | Promise<void>;
   /** Requests with an answer. */
   readonly call?: C;
   /** Requests without one, from `cast`, and messages of timers, monitors and other services. */
@@ -130,10 +135,15 @@ export interface Context {
 
 export type Restart = "permanent" | "transient" | "temporary";
 
+/** Any service, whatever its state and its handlers. */
+export interface StartableService {
+  init(argument: never, context: Context): unknown;
+}
+
 export interface ChildSpec {
   id: string;
   /** A service with its argument, or a supervisor. */
-  start: readonly [ServiceDefinition<never, never, never, never>, unknown?] | readonly [SupervisorDefinition];
+  start: readonly [StartableService, unknown?] | readonly [SupervisorDefinition];
   /** `permanent` by default. */
   restart?: Restart;
   /** The time for `terminate`; after it the service is dropped. The default is 5 s. */

@@ -1,4 +1,5 @@
 import type { Diagnostic } from "../compiler/artifact.ts";
+import type { SourcePlace } from "../compiler/source-places.ts";
 import type { AppState } from "../manager/app-options.ts";
 
 /** Everything that happens to apps, in the order in which it happens. Durations are in milliseconds. */
@@ -21,10 +22,18 @@ export type LiveEventBody =
   | { type: "reload.suspend"; generation: number; services: string[]; durationMs: number }
   | { type: "reload.commit"; generation: number; migrated: string[]; durationMs: number }
   | { type: "reload.end"; generation: number; modules: string[]; services: string[]; durationMs: number }
-  | { type: "reload.failed"; phase: ReloadPhase; code: string; reason: string; diagnostics: readonly Diagnostic[] }
+  | {
+      type: "reload.failed";
+      phase: ReloadPhase;
+      code: string;
+      reason: string;
+      diagnostics: readonly Diagnostic[];
+      /** Where new code threw while it was evaluated or migrated a state. */
+      place?: SourcePlace;
+    }
   | { type: "reload.settle"; generation: number }
   | { type: "rollback"; from: number; to: number; reason: string; durationMs: number }
-  | { type: "service.crash"; service: string; reason: string; stack?: string; restarts: number }
+  | { type: "service.crash"; service: string; reason: string; stack?: string; place?: SourcePlace; restarts: number }
   | { type: "service.start"; service: string }
   | { type: "service.stop"; service: string; reason: string }
   | { type: "process.end"; reason: string; willRestart: boolean }

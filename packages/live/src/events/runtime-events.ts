@@ -1,8 +1,9 @@
+import type { SourcePlaces } from "../compiler/source-places.ts";
 import type { RuntimeEvent } from "../wire/connection.ts";
 import type { LiveEventBody } from "./live-event.ts";
 
 /** What the runtime reports, as an event of the app. */
-export function liveEventOf(event: Exclude<RuntimeEvent, { t: "ended" }>): LiveEventBody {
+export function liveEventOf(event: Exclude<RuntimeEvent, { t: "ended" }>, places: SourcePlaces): LiveEventBody {
   switch (event.t) {
     case "log": {
       const { level, text, service } = event;
@@ -10,7 +11,9 @@ export function liveEventOf(event: Exclude<RuntimeEvent, { t: "ended" }>): LiveE
     }
     case "crash": {
       const { service, reason, stack, restarts } = event;
-      return { type: "service.crash", service, reason, restarts, ...(stack === undefined ? {} : { stack }) };
+      const place = places.first(stack);
+      const at = { ...(stack === undefined ? {} : { stack }), ...(place === undefined ? {} : { place }) };
+      return { type: "service.crash", service, reason, restarts, ...at };
     }
     case "started":
       return { type: "service.start", service: event.service };

@@ -11,7 +11,7 @@ export interface AppLimits {
 export interface LaunchOptions {
   /** Unique on this machine: part of the names of cgroups and of files. */
   id: string;
-  /** The folder of the app, readable inside at `/app`. Its npm packages are found from there. */
+  /** The folder of the app, readable inside. Its npm packages are found from there. */
   folder: string;
   /** The runtime as one JavaScript file. */
   runtime: string;
@@ -44,6 +44,8 @@ export interface AppProcess {
   /** Text that the app wrote outside the protocol, such as a panic of Node: the last 64 KiB. */
   stderrTail(): string;
   usage(): Promise<AppUsage>;
+  /** Resolves when the server answers that the app is reached through, if there is one between. */
+  reachable?(): Promise<void>;
   /** An address on this machine that leads to a port of the app. */
   forward(port: number): Promise<{ host: string; port: number }>;
   /** Ends it and everything that it started; resolves when nothing is left. Idempotent. */

@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { createServer, connect, type Server, type Socket } from "node:net";
+import type { Duplex } from "node:stream";
 
 /**
  * Leads connections on this machine to ports of an app that has no network of its own: through a socket file in a
@@ -65,7 +66,8 @@ export function servePorts(socketPath: string): void {
   }).listen(socketPath);
 }
 
-function join(one: Socket, other: Socket): void {
+/** Passes bytes both ways; when one side ends, so does the other. */
+export function join(one: Duplex, other: Duplex): void {
   one.pipe(other);
   other.pipe(one);
   for (const [socket, peer] of [

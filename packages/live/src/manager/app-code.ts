@@ -1,7 +1,8 @@
 import { AppSources, type SourceChange, type Sources } from "../compiler/app-sources.ts";
 import { importProblems, type Compiler } from "../compiler/compiler.ts";
-import type { LiveEventBody } from "../events/live-event.ts";
-import { sourceOf, type AppVersions, type Modules } from "../versions/app-versions.ts";
+import { sourceOf, SourcePlaces } from "../compiler/source-places.ts";
+import type { LiveEventBody, ReloadCause } from "../events/live-event.ts";
+import type { AppVersions, Modules } from "../versions/app-versions.ts";
 import type { AppConfig } from "./app-options.ts";
 import { summarizeErrors } from "./describe.ts";
 import { ReloadFailed } from "./reload-failed.ts";
@@ -15,13 +16,22 @@ export interface AppCodeParts {
   emit: (event: LiveEventBody) => void;
 }
 
-/** Which code an app goes back to. */
+export type UseCause = ReloadCause | "start";
+
+export interface Generation {
+  number: number;
+  modules: Modules;
+}
+
+/** The code that an app goes back to. */
 export type RollbackTarget = { generation: number } | { module: string; version: number };
 
 /** The code of an app: its sources, what they compile to, and its generations. */
 export class AppCode {
   readonly #parts: AppCodeParts;
   readonly #sources: AppSources;
+  /** Where compiled code is in the sources. */
+  readonly places: SourcePlaces;
   /** The sources of the folder that a rollback set aside, by module. They come back when one of them is edited. */
   #setAside = new Map<string, string | undefined>();
   #settling: NodeJS.Timeout | undefined;
@@ -29,6 +39,7 @@ export class AppCode {
   constructor(parts: AppCodeParts) {
     this.#parts = parts;
     this.#sources = new AppSources(parts.folder);
+    this.places = new SourcePlaces(parts.folder);
   }
 
   get versions(): AppVersions {

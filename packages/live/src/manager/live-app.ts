@@ -8,7 +8,7 @@ import type { AppHost } from "../isolation/app-host.ts";
 import type { AppVersions, Modules } from "../versions/app-versions.ts";
 import { RequestFailed, type RuntimeEvent } from "../wire/connection.ts";
 import type { ServiceSnapshot } from "../wire/protocol.ts";
-import { AppCode, type AppCodeParts, type RollbackTarget } from "./app-code.ts";
+import { AppCode, type AppCodeParts, type Generation, type RollbackTarget, type UseCause } from "./app-code.ts";
 import type { AppConfig, AppInfo, AppState, ReloadResult } from "./app-options.ts";
 import { nextState } from "./app-states.ts";
 import { CodeSwap, mergedSnapshots, unswapped } from "./code-swap.ts";
@@ -28,13 +28,6 @@ export interface ReloadOptions {
 
 export interface LiveAppParts extends AppCodeParts {
   host: AppHost;
-}
-
-type UseCause = ReloadCause | "start";
-
-interface Generation {
-  number: number;
-  modules: Modules;
 }
 
 /**
@@ -141,7 +134,7 @@ export class LiveApp {
       try {
         modules = await this.#code.compile(change, before.modules);
       } catch (error) {
-        this.#emit(reloadFailure("compile", error));
+        this.#emit(reloadFailure("compile", error, this.#code.places));
         throw error;
       }
       return this.#swapTo(modules, startedAt, options);
@@ -195,9 +188,11 @@ export class LiveApp {
       config: this.config,
       host: this.#host,
       onEvent: (event) => this.#onRuntimeEvent(event),
+      mapStack: (stack) => this.#code.places.map(stack),
       onEnd: (ended, reason) => this.#onProcessEnd(ended, reason),
     });
     this.#running = running;
+    this.#code.places.use(generation.modules);
     await running.start(generation.number, generation.modules.values(), snapshots);
     this.#use(generation, cause);
     this.#code.settleLater(generation.number);
@@ -227,6 +222,7 @@ export class LiveApp {
     this.#change("reloading");
     this.#emit({ type: "reload.start", modules: names, cause });
     this.#endProbation();
+    this.#code.places.stage(modules);
     const swap = new CodeSwap(this.#running.connection, this.config, this.#emit);
     try {
       const { services, snapshots, phases } = await swap.run({
@@ -259,7 +255,8 @@ export class LiveApp {
 
   /** Before a commit the old code never stopped; a process that no longer answers is started again with it. */
   async #giveUpSwap(phase: ReloadPhase, error: unknown): Promise<void> {
-    this.#emit(reloadFailure(phase, error));
+    this.#emit(reloadFailure(phase, error, this.#code.places));
+    this.#code.places.use(this.#generation.modules);
     if (error instanceof RequestFailed && this.#running !== undefined) {
       this.#change("running");
       return;
@@ -283,7 +280,7 @@ export class LiveApp {
   }
 
   #onRuntimeEvent(event: RuntimeEvent): void {
-    if (event.t !== "ended") this.#emit(liveEventOf(event));
+    if (event.t !== "ended") this.#emit(liveEventOf(event, this.#code.places));
     switch (event.t) {
       case "crash": {
         const { service, reason } = event;
@@ -327,6 +324,7 @@ export class LiveApp {
 
   #use(generation: Generation, cause: UseCause): void {
     this.#generation = generation;
+    this.#code.places.use(generation.modules);
     this.versions.use(generation.modules, cause);
     this.#code.stopSettling();
   }
@@ -334,6 +332,7 @@ export class LiveApp {
   #goBackTo(generation: Generation, reason: string): void {
     this.versions.leave(this.#generation.number, reason, generation.number);
     this.#generation = generation;
+    this.#code.places.use(generation.modules);
   }
 
   #onProcessEnd(running: RunningApp, reason: string): void {

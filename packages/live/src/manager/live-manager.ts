@@ -8,6 +8,7 @@ import { Compiler, type CompilerOptions } from "../compiler/compiler.ts";
 import type { LiveEvent, LiveEventBody } from "../events/live-event.ts";
 import type { AppHost, AppUsage, IsolationLevel } from "../isolation/app-host.ts";
 import { BubblewrapHost } from "../isolation/bubblewrap-host.ts";
+import { GvisorHost } from "../isolation/gvisor-host.ts";
 import { ProcessHost } from "../isolation/process-host.ts";
 import { AppVersions, type GenerationInfo, type ModuleDiff, type ModuleHistory } from "../versions/app-versions.ts";
 import { defaultStateDir, VersionStore } from "../versions/version-store.ts";
@@ -37,7 +38,7 @@ export class LiveManager implements AsyncDisposable {
   readonly #events = new EventEmitter<{ event: [LiveEvent] }>();
 
   constructor(options: LiveManagerOptions = {}) {
-    this.#hosts = options.hosts ?? [new BubblewrapHost(), new ProcessHost()];
+    this.#hosts = options.hosts ?? [new GvisorHost(), new BubblewrapHost(), new ProcessHost()];
     this.#compiler = new Compiler(options.compiler);
     this.#stateDir = options.stateDir ?? defaultStateDir;
   }

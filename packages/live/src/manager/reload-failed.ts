@@ -1,5 +1,6 @@
 import { messageOf } from "@atoll/host";
 import type { Diagnostic } from "../compiler/artifact.ts";
+import type { SourcePlaces } from "../compiler/source-places.ts";
 import type { LiveEventBody, ReloadPhase } from "../events/live-event.ts";
 import { RequestFailed } from "../wire/connection.ts";
 
@@ -17,8 +18,10 @@ export class ReloadFailed extends Error {
 }
 
 /** What is emitted for a reload that failed. */
-export function reloadFailure(phase: ReloadPhase, error: unknown): LiveEventBody {
+export function reloadFailure(phase: ReloadPhase, error: unknown, places: SourcePlaces): LiveEventBody {
   const code = error instanceof RequestFailed ? error.error.code : phase === "compile" ? "compile_failed" : "failed";
   const diagnostics = error instanceof ReloadFailed ? error.diagnostics : [];
-  return { type: "reload.failed", phase, code, reason: messageOf(error), diagnostics };
+  const place = error instanceof RequestFailed ? places.first(error.error.stack) : undefined;
+  const at = place === undefined ? {} : { place };
+  return { type: "reload.failed", phase, code, reason: messageOf(error), diagnostics, ...at };
 }

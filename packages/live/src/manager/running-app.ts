@@ -18,6 +18,8 @@ interface Launch {
   config: AppConfig;
   host: AppHost;
   onEvent: (event: RuntimeEvent) => void;
+  /** Turns the places in stacks into those of the sources. */
+  mapStack: (stack: string) => string;
   /** Called once with the reason, however the process ends. */
   onEnd: (app: RunningApp, reason: string) => void;
 }
@@ -30,10 +32,10 @@ export class RunningApp {
   readonly #heartbeat: NodeJS.Timeout;
   #isStarted = false;
 
-  private constructor(process: AppProcess, { config, onEvent, onEnd }: Launch) {
+  private constructor(process: AppProcess, { config, onEvent, onEnd, mapStack }: Launch) {
     this.process = process;
     this.#config = config;
-    this.connection = new Connection(process, onEvent);
+    this.connection = new Connection(process, onEvent, mapStack);
     this.#heartbeat = setInterval(() => void this.#ping(), Math.max(100, config.limits.unresponsiveMs / 4));
     this.#heartbeat.unref();
     void process.ended.then((end) => {
@@ -101,11 +103,14 @@ export class RunningApp {
 
   async #ping(): Promise<void> {
     if (!this.#isStarted) return;
-    try {
-      await this.connection.request("ping", {}, this.#config.limits.unresponsiveMs);
-    } catch {
-      // What follows is the same as for any other end of the process.
-      await this.process.kill();
-    }
+    const { unresponsiveMs } = this.#config.limits;
+    const ping = (): Promise<unknown> => this.connection.request("ping", {}, unresponsiveMs);
+    // What follows is the same as for any other end of the process.
+    const kill = (): Promise<void> => this.process.kill();
+    await ping().catch(async () => {
+      if (this.process.reachable === undefined) return kill();
+      await this.process.reachable();
+      return ping().catch(kill);
+    });
   }
 }

@@ -107,6 +107,7 @@ export class ServiceProcess {
       this.version = restored.version;
       for (const { name, argument } of restored.mailbox) this.#mailbox.push({ kind: "cast", name, argument });
     }
+    await guarded(() => definition.open?.(this.state, this.context), initTurnMs);
     if (this.status === "starting") this.status = "running";
     this.#pump();
   }

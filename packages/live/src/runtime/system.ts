@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { ChildSpec, ExitReason, ServiceDefinition, SupervisorDefinition, SupervisorRef } from "../app/service.ts";
+import type { ChildSpec, ExitReason, StartableService, SupervisorDefinition, SupervisorRef } from "../app/service.ts";
 import { decode } from "../wire/encode.ts";
 import type { FromRuntime, ServiceSnapshot } from "../wire/protocol.ts";
 import { migratedState } from "./migrate.ts";
@@ -110,7 +110,7 @@ export class System implements ServiceSystem {
   }
 
   /** Finds which module exports a definition, so that its later versions are found, too. */
-  locate(definition: ServiceDefinition<never, never, never, never> | AnyService, name: string): Location {
+  locate(definition: StartableService, name: string): Location {
     for (const module of this.registry.modules()) {
       for (const [key, value] of Object.entries(this.registry.exports(module) ?? {})) {
         if (value === definition) return { module, export: key };

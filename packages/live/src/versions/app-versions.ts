@@ -1,5 +1,6 @@
 import { SandboxError } from "@atoll/protocol";
 import type { Artifact } from "../compiler/artifact.ts";
+import { sourceOf } from "../compiler/source-places.ts";
 import { bounded, type Generation, type History, type ModuleVersion } from "./history.ts";
 import { lineDiff } from "./line-diff.ts";
 import { objectKey, type VersionStore } from "./version-store.ts";
@@ -255,10 +256,4 @@ export class AppVersions {
 function changedModules(before: Readonly<Record<string, number>>, after: Readonly<Record<string, number>>): string[] {
   const modules = new Set([...Object.keys(before), ...Object.keys(after)]);
   return [...modules].filter((module) => before[module] !== after[module]).toSorted();
-}
-
-/** The source that a source map holds. */
-export function sourceOf({ map }: Artifact): string {
-  const { sourcesContent } = JSON.parse(map) as { sourcesContent?: (string | null)[] };
-  return sourcesContent?.[0] ?? "";
 }

@@ -39,14 +39,21 @@ export class Connection {
   readonly hello: Promise<Extract<FromRuntime, { t: "hello" }>>;
   readonly #process: AppProcess;
   readonly #onEvent: (event: RuntimeEvent) => void;
+  readonly #mapStack: (stack: string) => string;
   readonly #pending = new Map<number, Pending>();
   #lastRequest = 0;
   #ended: SandboxError | undefined;
   #greet: (hello: Extract<FromRuntime, { t: "hello" }>) => void = () => undefined;
   #refuse: (error: unknown) => void = () => undefined;
 
-  constructor(process: AppProcess, onEvent: (event: RuntimeEvent) => void) {
+  /** `mapStack` turns the places in stacks into those of the sources. */
+  constructor(
+    process: AppProcess,
+    onEvent: (event: RuntimeEvent) => void,
+    mapStack: (stack: string) => string = (stack) => stack,
+  ) {
     this.#process = process;
+    this.#mapStack = mapStack;
     this.#onEvent = onEvent;
     this.hello = new Promise((resolve, reject) => {
       this.#greet = resolve;
@@ -104,15 +111,23 @@ export class Connection {
         return;
       }
       case "error":
-        this.#pending.get(message.re)?.reject(new RequestFailed(message.error));
+        this.#pending.get(message.re)?.reject(new RequestFailed(this.#withSources(message.error)));
         return;
       case "log":
+        this.#onEvent({ ...message, text: this.#mapStack(message.text) });
+        return;
       case "crash":
+        this.#onEvent(this.#withSources(message));
+        return;
       case "started":
       case "stopped":
       case "ended":
         this.#onEvent(message);
     }
+  }
+
+  #withSources<T extends { stack?: string | undefined }>(reported: T): T {
+    return reported.stack === undefined ? reported : { ...reported, stack: this.#mapStack(reported.stack) };
   }
 
   #fail(error: SandboxError): void {

@@ -8,6 +8,7 @@ import { findRegistry } from "./node/registry.ts";
 import { PlainEnvironment } from "./plain-environment.ts";
 import { findDebianPackages } from "./python/debian-packages.ts";
 import { normalizeName } from "./python/distribution-names.ts";
+import { findIndexPackages } from "./python/index-packages.ts";
 import { chooseInterpreter, findInterpreters } from "./python/interpreters.ts";
 import { PythonEnvironment } from "./python/python-environment.ts";
 import { knownRepositories, parseVersion } from "./recipes/known-repositories.ts";
@@ -76,19 +77,33 @@ async function planPython({ instance, tree, cacheDirectory, fixes, signal }: Pla
   const changes = fixes.flatMap(({ plan }) => plan.packages ?? []);
   const packages = new Set([...wanted, ...recipe.packages, ...changes.flatMap(({ add = [] }) => add)]);
   for (const name of changes.flatMap(({ remove = [] }) => remove)) packages.delete(name);
-  const pyproject = await readPyProject(tree);
+  const own = await ownNames(tree, instance.repo);
+  const search = { cacheDirectory, signal };
+  const debian = await findDebianPackages(
+    [...packages].filter((name) => !own.includes(normalizeName(name))),
+    search,
+  );
   return new PythonEnvironment({
     instance,
     recipe,
     known,
     interpreters,
     interpreter,
-    debian: await findDebianPackages([...packages], { cacheDirectory, signal }),
-    own: await ownNames(tree, instance.repo),
-    pyproject,
+    debian,
+    index: await findIndexPackages(debian.missing, interpreter, search),
+    own,
+    version: await versionOf(instance.version, tree),
+    pyproject: await readPyProject(tree),
     cacheDirectory,
     signal,
   });
+}
+
+/** The version that a build would take from the tags of git; without tags, the one of the data set. */
+async function versionOf(version: string, tree: RepositoryTree): Promise<string> {
+  const described = /\d+(?:\.\d+)+/.exec((await tree.describe()) ?? "")?.[0];
+  const parts = parseVersion(described ?? version);
+  return [...parts, 0, 0, 0].slice(0, Math.max(3, parts.length)).join(".");
 }
 
 /** Names of the modules that a repository consists of, and of the repository. */

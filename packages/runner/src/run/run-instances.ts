@@ -2,24 +2,21 @@ import { mkdir, rm, statfs } from "node:fs/promises";
 import { availableParallelism, freemem } from "node:os";
 import { join } from "node:path";
 import { writeDurably } from "@atoll/host";
-import { deadlineAfter, SandboxError } from "@atoll/protocol";
-import { KeyedLock } from "../cache/keyed-lock.ts";
-import { SnapshotCache } from "../cache/snapshot-cache.ts";
-import { TaskRecords } from "../cache/task-records.ts";
-import { catalogue } from "../compat/catalogue.ts";
-import { planEnvironment } from "../environments/plan-environment.ts";
+import { deadlineAfter, firstToAbort, SandboxError } from "@atoll/protocol";
 import type { RunEvent, RunEventBody } from "../journal/events.ts";
 import { Journal } from "../journal/journal.ts";
 import { foldEvents } from "../journal/run-state.ts";
 import { type InstanceReport, type RunReport } from "../models/report.ts";
 import { countVerdicts } from "../reports/stored-run.ts";
+import { writeReports } from "../reports/write-reports.ts";
 import { runSession } from "../session/run-session.ts";
 import type { SessionItem, SessionServices } from "../session/session.ts";
 import { version } from "../version.ts";
 import { Durations } from "./durations.ts";
 import { sessionItems } from "./run-items.ts";
 import type { RunOptions } from "./run-options.ts";
-import { labelsOf, lockRun, removeLeftovers, type RunOwner, thisProcess } from "./run-owner.ts";
+import { lockRun, removeLeftovers, thisProcess } from "./run-owner.ts";
+import { servicesFor } from "./session-services.ts";
 import { WeightedPool } from "./weighted-pool.ts";
 
 /** A run promises its sandboxes at most this share of the memory and the disk that are free when it begins. */
@@ -92,34 +89,13 @@ export async function runInstances(options: RunOptions): Promise<RunReport> {
     instances: items.flatMap(({ label }) => reports.get(label) ?? []),
   };
   await writeDurably(join(directory, "run_report.json"), `${JSON.stringify(report, undefined, 2)}\n`);
+  const finished = items.flatMap(({ label }) => {
+    const found = reports.get(label);
+    return found === undefined ? [] : [{ label, report: found }];
+  });
+  const unfinished = items.filter(({ label }) => !reports.has(label)).map(({ label }) => label);
+  await writeReports({ directory, report, items: finished, unfinished }, ["yaml", "html"]);
   return report;
-}
-
-function servicesFor(
-  options: RunOptions,
-  owner: RunOwner,
-  journal: Pick<SessionServices, "emit" | "sync">,
-): SessionServices {
-  const { client, directory, cacheDirectory, runId, repeat = 1 } = options;
-  const seeds = options.seeds ?? [];
-  // A second look at a failure needs seeds that were not used.
-  const more = Array.from({ length: repeat + 3 }, (_, at) => at).filter((seed) => !seeds.includes(seed));
-  return {
-    client,
-    directory,
-    cacheDirectory,
-    snapshots: client.snapshots === undefined ? undefined : new SnapshotCache(client.snapshots, cacheDirectory),
-    records: new TaskRecords(cacheDirectory),
-    locks: new KeyedLock(),
-    useCache: options.useCache ?? true,
-    labels: labelsOf(runId, owner),
-    plan: options.plan ?? planEnvironment,
-    catalogue: [...catalogue, ...(options.fixes ?? [])],
-    seeds: [...seeds, ...more],
-    repeat,
-    quarantine: options.quarantine ?? [],
-    ...journal,
-  };
 }
 
 async function runPending(
@@ -141,7 +117,7 @@ async function runPending(
   });
   // A failure of the run itself, such as a full disk, ends every session: no more of it could be recorded.
   const broken = new AbortController();
-  const signal = AbortSignal.any([options.signal, broken.signal]);
+  using signal = firstToAbort(options.signal, broken.signal);
   const onDrain = (): void => services.emit({ type: "run.drain" });
   drain?.addEventListener("abort", onDrain, { once: true });
   const runOne = async (item: SessionItem): Promise<void> => {

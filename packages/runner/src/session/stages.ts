@@ -104,7 +104,7 @@ async function baseline(work: Work): Promise<Outcome> {
   const results = attempts.map(({ result }) => result);
   session.attempts.push(...results);
   if (check.held) {
-    const kept = results.map((result) => ({ ...result, command: null }));
+    const kept = results.map(withoutOutput);
     const fixes = work.reportFixes().map((applied, at) => ({ applied, plan: work.fixes[at]?.plan ?? {} }));
     await work.saveRecord({
       fixes,
@@ -113,6 +113,13 @@ async function baseline(work: Work): Promise<Outcome> {
     });
   }
   return check.held ? { status: "ok" } : { status: "ok", reason: check.why };
+}
+
+/** A test run without its output, whose files belong to this run. How its command ended is part of the result. */
+function withoutOutput(result: AttemptResult): AttemptResult {
+  const { command } = result;
+  const nothing = { path: "", bytes: 0, dropped: 0, sha256: "", head: "", tail: "" };
+  return { ...result, command: command && { ...command, stdout: nothing, stderr: nothing } };
 }
 
 function symptomsOfTests(task: TaskSpec, { result, text }: Attempt): Symptoms {

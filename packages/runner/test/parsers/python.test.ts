@@ -178,6 +178,7 @@ test_later f                                                              [FAIL]
 
 ________________________________________________________________________________
 _______________ sympy/core/tests/test_basic.py:test_immutable _______________
+_______________ sympy/core/tests/test_basic.py:test_torn _______________
 ============= tests finished: 2 passed, 1 failed, in 0.35 seconds ==============
 `;
   expect(parse("sympy", text.replace(/ +\[FAIL\]/, ""))).toEqual({
@@ -188,7 +189,7 @@ _______________ sympy/core/tests/test_basic.py:test_immutable _______________
       test_equality: "error",
       test_slow: "skipped",
       test_later: "xfailed",
-      "sympy/core/tests/test_basic.py:test_immutable": "failed",
+      test_torn: "failed",
     },
   });
 });

@@ -21,7 +21,14 @@ test("names, links and sizes of files are the sandbox's affair", async () => {
   const item = await calculator.item(calculator.files.fixed, "m", calculator.withTask({ setup }));
   expect(await place.runOne(item)).toMatchObject({ verdict: "resolved" });
   const { directory } = place.options([]);
-  expect((await readdir(directory)).toSorted()).toEqual(["events.ndjson", "logs", "run_report.json", "scratch"]);
+  expect((await readdir(directory)).toSorted()).toEqual([
+    "events.ndjson",
+    "logs",
+    "report.html",
+    "run_report.json",
+    "run_report.yaml",
+    "scratch",
+  ]);
   expect(await readdir(join(directory, "scratch"))).toEqual([]);
 });
 

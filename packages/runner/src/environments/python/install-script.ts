@@ -89,14 +89,15 @@ version = project.get("version") or poetry.get("version") or keywords.get("versi
     or cfg.get("metadata", {}).get("version", "")
 if not isinstance(version, str) or not re.match(r"^\d", version):
     version = ""
-    for path in [p for r in roots for p in glob.glob(r + "/*/__init__.py") + glob.glob(r + "/*/*version*.py")
-                 + glob.glob(r + "/*/__about__.py") + glob.glob(r + "/*/__pkginfo__.py") + glob.glob(r + "/*.py")]:
-        package = os.path.basename(os.path.dirname(path)).lower()
-        if package not in (name.lower().replace("-", "_"), os.path.basename(os.path.dirname(path)).lower()):
-            continue
+    own = name.lower().replace("-", "_")
+    paths = [path for root_ in roots for pattern in ("/*/__init__.py", "/*/*version*.py", "/*/__about__.py",
+             "/*/__pkginfo__.py", "/*.py") for path in sorted(glob.glob(root_ + pattern))]
+    # The package of the project's own name comes first.
+    for path in sorted(paths, key=lambda path: os.path.basename(os.path.dirname(path)).lower() != own):
         match = re.search(r"^(?:__version__|version|VERSION)\s*=\s*['\"](\d[^'\"]*)['\"]", read(path), re.M)
-        if match and (package == name.lower().replace("-", "_") or not version):
+        if match:
             version = match.group(1)
+            break
 version = re.sub(r"[^A-Za-z0-9.+!]", ".", version or config["version"])
 
 entries = {}
@@ -123,8 +124,6 @@ if isinstance(keywords.get("entry_points"), dict):
         add(group, lines)
 
 info = os.path.join(site, "%s-%s.dist-info" % (re.sub(r"[^A-Za-z0-9.]+", "_", name), version))
-for old in glob.glob(os.path.join(site, "atoll_editable_*.txt")):
-    os.unlink(old)
 os.makedirs(info, exist_ok=True)
 
 
@@ -162,7 +161,9 @@ target = scm.get("version_file") or scm.get("write_to") or (match.group(1) if ma
 version_file = ""
 if target and not os.path.isabs(target) and ".." not in target.split("/") and not os.path.lexists(target):
     numbers = [int(part) for part in re.findall(r"\d+", version)[:3]]
+    owner = os.stat(tree)
     write(target, "__version__ = version = %r\n__version_tuple__ = version_tuple = %r\n" % (version, tuple(numbers)))
+    os.chown(target, owner.st_uid, owner.st_gid)
     version_file = target
 print(json.dumps({"name": name, "version": version, "roots": roots, "version_file": version_file}))
 `;

