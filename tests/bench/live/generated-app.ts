@@ -53,7 +53,10 @@ import { value } from "./lib/m${library}.ts";
 export default defineService({
   init: (): { calls: number; value: number } => ({ calls: 0, value: value() }),
   call: {
-    answer(state): { answer: number; calls: number } { state.calls += 1; return { answer: ${answer}, calls: state.calls }; },
+    answer(state): { answer: number; calls: number } {
+      state.calls += 1;
+      return { answer: ${answer}, calls: state.calls };
+    },
     hang(): void { for (;;); },
     crash(): void { throw new Error("on purpose"); },
     hoard(): void { const kept: Buffer[] = []; for (;;) kept.push(Buffer.alloc(1024 * 1024, 1)); },

@@ -37,7 +37,7 @@ const aptArchives = "/var/cache/apt/archives";
 const queryTimeoutMs = 60_000;
 const downloadTimeoutMs = 15 * 60_000;
 const maxOutputBytes = 64 * 1024 * 1024;
-/** Needed to build scipy, and not to use it, although its package depends on it. */
+/** These packages are needed to build scipy, not to use it, although its package depends on them. */
 const buildTools = new Set(["python3-pythran", "python3-gast", "python3-beniget"]);
 /** Python itself, which its packages depend on, is not made visible. */
 const interpreterPackages = /^python3(-minimal|-dev|-venv|-distutils|-lib2to3|-tk|-gdbm|\.\d+.*)?$/;
