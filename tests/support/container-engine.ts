@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { copyFile, mkdir, open, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
+import { chmod, copyFile, cp, mkdir, open, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { pollUntil, run } from "@atoll/host";
 import { succeeded, runCommand } from "@atoll/runner";
@@ -15,6 +15,8 @@ export interface TestContainerEngine extends AsyncDisposable {
   globalArgs: readonly string[];
   env: Readonly<Record<string, string>>;
   image: string;
+  /** Runs the program to its end and returns what it prints. */
+  call(args: readonly string[]): Promise<string>;
 }
 
 /** Why tests with this program cannot run here; `undefined` when they can. */
@@ -27,8 +29,14 @@ export async function engineMissing(program: "docker" | "podman"): Promise<strin
   return undefined;
 }
 
-/** Starts the daemon, where there is one, on a directory of its own and without touching the host's network. */
-export async function startContainerEngine(program: "docker" | "podman"): Promise<TestContainerEngine> {
+/**
+ * Starts the daemon, where there is one, on a directory of its own and without touching the host's network. The image
+ * has a few programs of this machine; `hasPython`: also Python and git, as tasks need them.
+ */
+export async function startContainerEngine(
+  program: "docker" | "podman",
+  { hasPython = false }: { hasPython?: boolean } = {},
+): Promise<TestContainerEngine> {
   const directory = await makeDataDir();
   const image = "atoll-contract:1";
   const engine = program === "docker" ? await startDocker(directory) : await preparePodman(directory);
@@ -49,7 +57,7 @@ export async function startContainerEngine(program: "docker" | "podman"): Promis
     await rm(directory, { recursive: true, force: true });
   };
   try {
-    const rootfs = await makeRootfs(join(directory, "rootfs"));
+    const rootfs = await makeRootfs(join(directory, "rootfs"), hasPython);
     const archive = join(directory, "rootfs.tar");
     await run("tar", ["--directory", rootfs, "--create", "--file", archive, "."], { signal, timeoutMs: 60_000 });
     await call(["import", archive, image]);
@@ -57,7 +65,7 @@ export async function startContainerEngine(program: "docker" | "podman"): Promis
     await dispose();
     throw error;
   }
-  return { program, globalArgs: engine.globalArgs, env: engine.env, image, [Symbol.asyncDispose]: dispose };
+  return { program, globalArgs: engine.globalArgs, env: engine.env, image, call, [Symbol.asyncDispose]: dispose };
 }
 
 interface StartedEngine {
@@ -122,15 +130,23 @@ events_logger="file"
 const programs = `sh cat id touch stat sleep ls ln mkdir mkfifo readlink chmod chown head tail wc seq tr env grep awk
   setsid sed dirname rm true printf test`;
 
+const programsOfTasks = `bash git python3 cp mv xargs patch cut sort uniq tar tee mktemp find basename date uname which
+  comm diff expr nproc timeout`;
+
+/** What the programs of tasks look for beside themselves. */
+const directoriesOfTasks = ["usr/lib/python3.11", "usr/lib/git-core", "usr/share/git-core"];
+
 /** A root filesystem of a few programs of this machine, with the libraries that they need. */
-async function makeRootfs(root: string): Promise<string> {
+async function makeRootfs(root: string, hasPython: boolean): Promise<string> {
   for (const directory of ["usr/bin", "usr/local", "etc", "tmp", "proc", "sys", "dev", "home", "opt", "root"]) {
     await mkdir(join(root, directory), { recursive: true });
   }
+  await chmod(join(root, "tmp"), 0o1777);
   await symlink("usr/bin", join(root, "bin"));
   await writeFile(join(root, "etc/passwd"), "root:x:0:0::/root:/bin/sh\n");
   await writeFile(join(root, "etc/group"), "root:x:0:\n");
-  for (const name of programs.split(/\s+/)) {
+  const names = hasPython ? `${programs} ${programsOfTasks}` : programs;
+  for (const name of names.split(/\s+/)) {
     const path = await pathOf(name);
     if (path === undefined) throw new Error(`This machine has no ${name}`);
     const program = await realpath(path);
@@ -141,6 +157,10 @@ async function makeRootfs(root: string): Promise<string> {
       await mkdir(join(root, dirname(library)), { recursive: true });
       await copyFile(await realpath(library), join(root, library));
     }
+  }
+  for (const directory of hasPython ? directoriesOfTasks : []) {
+    await mkdir(join(root, directory), { recursive: true });
+    await cp(join("/", directory), join(root, directory), { recursive: true, verbatimSymlinks: true });
   }
   return root;
 }

@@ -14,6 +14,10 @@ import { outputOf } from "../host-command.ts";
 import { ServerProcess } from "../server/server-process.ts";
 import type { Workbench } from "../workbench.ts";
 
+/** Registries of packages may be in the network of the machine, as documentation ranges are used here and there. */
+const policy = { egress: { allow: ["*", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "203.0.113.0/24"] } };
+const flags = ["--policy", JSON.stringify(policy)];
+
 /** A server and a place for the caches of the runner, as a user of the runner has them. */
 export class RunnerServer implements AsyncDisposable {
   readonly server: ServerProcess;
@@ -30,7 +34,7 @@ export class RunnerServer implements AsyncDisposable {
   }
 
   static async start(bench: Workbench): Promise<RunnerServer> {
-    return new RunnerServer(bench, await ServerProcess.start({ dir: `${bench.dir}/server` }));
+    return new RunnerServer(bench, await ServerProcess.start({ dir: `${bench.dir}/server`, flags }));
   }
 
   run(items: readonly RunItem[], options: { jobs?: number; repos?: string } = {}): Promise<RunReport> {

@@ -3,32 +3,12 @@ import type { ReportFormatId } from "@atoll/runner";
 import { Option, type Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { UsageError } from "../input/usage-error.ts";
+import { addFormat, reportFormatNames } from "../runner/report-formats.ts";
 import { verb } from "./verb.ts";
-
-/** The runner is loaded when a report is made, and not for help. A test compares this list with its own. */
-export const reportFormatNames = [
-  "json",
-  "yaml",
-  "html",
-  "markdown",
-  "junit",
-  "ctrf",
-  "tap",
-  "github",
-  "swebench",
-] as const satisfies readonly ReportFormatId[];
 
 interface ReportOptions {
   format?: ReportFormatId[];
   output?: string;
-}
-
-function addFormat(text: string, before: readonly string[] | undefined): string[] {
-  if (reportFormatNames.some((name) => name === text)) return [...(before ?? []), text];
-  throw new UsageError(
-    `Cannot make a report of the format ${JSON.stringify(text)}`,
-    `Use one of ${reportFormatNames.join(", ")}.`,
-  );
 }
 
 export function reportCommand(cli: Cli): Command {

@@ -116,9 +116,32 @@ const optionsOf = (directory: string, port: number) => ({
   port,
 });
 
+/**
+ * The server is the user's own, so a task may name a registry in the user's network. Loopback, where the user's other
+ * programs listen, and link-local addresses, where clouds keep credentials, stay out of reach.
+ */
+const settings = {
+  policy: {
+    egress: {
+      allow: [
+        "*",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "172.16.0.0/12",
+        "192.0.2.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "[fc00::/7]",
+      ],
+    },
+  },
+};
+
 /** The key is stored at the first start. If it was lost, the server makes another one. */
 async function startWithKey(directory: string): Promise<{ server: KeptServer; key: string }> {
-  await writeFile(join(directory, "config.json"), "{}\n");
+  await writeFile(join(directory, "config.json"), `${JSON.stringify(settings)}\n`);
   const options = optionsOf(directory, 0);
   for (;;) {
     const server = await startKeptServer(options);

@@ -21,7 +21,7 @@ export async function runItems(cli: Cli, { items, options, client: name, expecte
   cli.failureExitCode = exitCodes.infrastructure;
   const runId = assertRunId(options.runId ?? newRunId());
   const directory = resolve(options.out ?? join("atoll-runs", runId));
-  const { runInstances, readQuarantine } = await import("@atoll/runner");
+  const { readQuarantine, readRun, runInstances, writeReports } = await import("@atoll/runner");
   const quarantine = (await Promise.all((options.quarantine ?? []).map(readQuarantine))).flat();
   await using opened = await openClient(cli, name);
   using stops = new Stops(cli);
@@ -39,7 +39,8 @@ export async function runItems(cli: Cli, { items, options, client: name, expecte
       ...runChoices(options),
     }),
   );
-  await printReport(cli, report, directory);
+  const paths = await writeReports(await readRun(directory), options.format ?? ["html"]);
+  await printReport(cli, report, { directory, paths });
   cli.exitCode = stops.name === undefined ? exitCodeOfReport(report, expected) : new Interruption(stops.name).exitCode;
 }
 
@@ -93,13 +94,17 @@ function exitCodeOfReport(report: RunReport, expected: Verdict | undefined): num
   return differs ? exitCodes.failure : exitCodes.ok;
 }
 
-async function printReport(cli: Cli, report: RunReport, directory: string): Promise<void> {
+async function printReport(
+  cli: Cli,
+  report: RunReport,
+  { directory, paths }: { directory: string; paths: readonly string[] },
+): Promise<void> {
   if (cli.isJson) {
     const { runId, counts, interrupted, durationMs } = report;
-    await cli.printJson({ type: "report", runId, directory, counts, interrupted, durationMs });
+    await cli.printJson({ type: "report", runId, directory, paths, counts, interrupted, durationMs });
     return;
   }
   const counts = Object.entries(report.counts).filter(([, count]) => count > 0);
   const text = counts.map(([verdict, count]) => `${count} ${verdict}`).join(", ") || "nothing was run";
-  cli.note(`${text} in ${formatDuration(report.durationMs)}; the report is in ${directory}`);
+  cli.note(`${text} in ${formatDuration(report.durationMs)}; the report is ${paths[0] ?? directory}`);
 }

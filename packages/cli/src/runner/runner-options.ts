@@ -1,11 +1,12 @@
 import { resolve } from "node:path";
-import type { RunOptions } from "@atoll/runner";
+import type { ReportFormatId, RunOptions } from "@atoll/runner";
 import { Option, type Command } from "commander";
 import { parseDuration } from "../input/duration.ts";
 import { wholeNumber } from "../input/number.ts";
 import { collect } from "../input/pair.ts";
 import { parseSize } from "../input/size.ts";
 import { UsageError } from "../input/usage-error.ts";
+import { addFormat, reportFormatNames } from "./report-formats.ts";
 
 export const clientNames = ["atoll", "docker", "podman"] as const;
 export type ClientName = (typeof clientNames)[number];
@@ -22,6 +23,7 @@ export interface RunnerOptions {
   seed?: number[];
   compat?: "off" | "suggest" | "auto";
   quarantine?: string[];
+  format?: ReportFormatId[];
   repos?: string;
   cache: boolean;
   cacheSize?: number;
@@ -54,6 +56,11 @@ export function addRunnerOptions(command: Command): Command {
         "suggest",
         "auto",
       ]),
+    )
+    .addOption(
+      new Option("--format <name>", "which reports are written; may be repeated (default: html)")
+        .choices(reportFormatNames)
+        .argParser(addFormat),
     )
     .option("--quarantine <file>", "ids of tests that decide nothing; may be repeated", collect)
     .option("--repos <directory>", "a folder of clones: owner__name.git, owner__name or owner/name")

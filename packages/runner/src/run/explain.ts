@@ -31,7 +31,7 @@ export interface Explanation {
   expected: { failToPass: number; passToPass: number };
   /** Whether the state before the prediction was tested in this environment, and held. */
   isBaselineKnown: boolean;
-  /** Which snapshots a run would start from. */
+  /** Snapshots that a run would start from. */
   snapshots: { stage: "env" | "task"; name: string; isThere: boolean }[];
   stages: { name: StageName; timeoutMs: number; tries: number }[];
 }

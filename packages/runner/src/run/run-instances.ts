@@ -2,7 +2,7 @@ import { mkdir, rm, statfs } from "node:fs/promises";
 import { availableParallelism, freemem } from "node:os";
 import { join } from "node:path";
 import { writeDurably } from "@atoll/host";
-import { deadlineAfter, SandboxError } from "@atoll/protocol";
+import { deadlineAfter, firstToAbort, SandboxError } from "@atoll/protocol";
 import type { RunEvent, RunEventBody } from "../journal/events.ts";
 import { Journal } from "../journal/journal.ts";
 import { foldEvents } from "../journal/run-state.ts";
@@ -117,7 +117,7 @@ async function runPending(
   });
   // A failure of the run itself, such as a full disk, ends every session: no more of it could be recorded.
   const broken = new AbortController();
-  const signal = AbortSignal.any([options.signal, broken.signal]);
+  using signal = firstToAbort(options.signal, broken.signal);
   const onDrain = (): void => services.emit({ type: "run.drain" });
   drain?.addEventListener("abort", onDrain, { once: true });
   const runOne = async (item: SessionItem): Promise<void> => {

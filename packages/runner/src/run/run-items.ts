@@ -1,10 +1,14 @@
 import { SandboxError } from "@atoll/protocol";
 import { keyOf } from "../cache/stable-json.ts";
 import type { RepoSpec } from "../models/sandbox-config.ts";
+import { ParserId } from "../models/task.ts";
 import { parserFor } from "../parsers/parsers.ts";
 import type { SessionItem } from "../session/session.ts";
 import { version } from "../version.ts";
 import type { RunItem, RunOptions } from "./run-options.ts";
+
+/** Versions of all parsers: the one that an instance gets is known only when its environment is planned. */
+const parserVersions = ParserId.options.map((id) => parserFor(id).version);
 
 const defaultCompat: RepoSpec["compat"] = { mode: "auto", apply: [], never: [], allowBehaviourChanges: false };
 
@@ -32,7 +36,7 @@ function sessionItem({ instance, prediction }: RunItem, options: RunOptions, isO
   const compat = { ...given, mode: options.compatMode ?? given.mode };
   const key = keyOf({
     version,
-    parser: parserFor(instance.task.parser).version,
+    parsers: parserVersions,
     client: options.client.kind,
     instance: { ...instance, problemStatement: "" },
     repo,

@@ -41,7 +41,9 @@ apply() {
   if [ "$fuzz" = 1 ] && patch "$@" --dry-run >"$patch.dry" 2>&1 && patch "$@" >/dev/null 2>&1; then
     echo "applied with patch --fuzz=5"; return 0
   fi
-  if git apply --check --reverse --whitespace=nowarn "$patch" 2>/dev/null; then echo "it is applied already"; return 0; fi
+  if git apply --check --reverse --whitespace=nowarn "$patch" 2>/dev/null; then
+    echo "it is applied already"; return 0
+  fi
   hunks=$(grep -c '^@@ ' "$patch")
   failed=$(grep -c '^Hunk .*FAILED' "$patch.dry" 2>/dev/null)
   [ "\${failed:-0}" = 0 ] || echo "$failed of $hunks hunks do not fit; a patch is not applied in part"

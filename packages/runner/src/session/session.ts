@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { messageOf } from "@atoll/host";
-import { deadlineAfter, isSandboxError } from "@atoll/protocol";
+import { deadlineAfter, firstToAbort, isSandboxError } from "@atoll/protocol";
 import type { KeyedLock } from "../cache/keyed-lock.ts";
 import type { SnapshotCache } from "../cache/snapshot-cache.ts";
 import type { TaskRecords } from "../cache/task-records.ts";
@@ -171,26 +171,37 @@ export class Session implements AsyncDisposable {
       emit({ type: "stage.end", instance: label, stage: stage.name, status, durationMs, ...why });
       await this.#synced;
       this.#synced = sync();
-      // Whoever ends the next stage learns of a failure.
+      // The end of the next stage reports a failure.
       this.#synced.catch(() => undefined);
     };
     for (let tries = 1; ; tries += 1) {
-      const deadline = deadlineAfter(stage.timeoutMs);
-      this.#stage = { name: stage.name, signal: AbortSignal.any([this.#signal, deadline]), commands };
-      try {
-        const result = await run();
+      const result = await this.#tryStage(stage, commands, run);
+      if (this.#signal.aborted && result instanceof StageFailure) {
+        await end("failed", tries, "interrupted");
+        throw this.#signal.reason;
+      }
+      if (!(result instanceof StageFailure)) {
         await end(result.status, tries, result.reason);
         return result;
-      } catch (error) {
-        if (this.#signal.aborted) {
-          await end("failed", tries, "interrupted");
-          throw this.#signal.reason;
-        }
-        const failure = deadline.aborted ? tooLong(stage) : asFailure(error);
-        if (failure.blame === "infrastructure" && tries < stage.tries) continue;
-        await end("failed", tries, failure.message);
-        throw failure;
       }
+      if (result.blame === "infrastructure" && tries < stage.tries) continue;
+      await end("failed", tries, result.message);
+      throw result;
+    }
+  }
+
+  async #tryStage<Result>(
+    stage: StageRow,
+    commands: CommandResult[],
+    run: () => Promise<Result>,
+  ): Promise<Result | StageFailure> {
+    const deadline = deadlineAfter(stage.timeoutMs);
+    using signal = firstToAbort(this.#signal, deadline);
+    this.#stage = { name: stage.name, signal, commands };
+    try {
+      return await run();
+    } catch (error) {
+      return deadline.aborted ? tooLong(stage) : asFailure(error);
     }
   }
 

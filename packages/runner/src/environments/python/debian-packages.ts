@@ -37,6 +37,8 @@ const aptArchives = "/var/cache/apt/archives";
 const queryTimeoutMs = 60_000;
 const downloadTimeoutMs = 15 * 60_000;
 const maxOutputBytes = 64 * 1024 * 1024;
+/** Needed to build scipy, and not to use it, although its package depends on it. */
+const buildTools = new Set(["python3-pythran", "python3-gast", "python3-beniget"]);
 /** Python itself, which its packages depend on, is not made visible. */
 const interpreterPackages = /^python3(-minimal|-dev|-venv|-distutils|-lib2to3|-tk|-gdbm|\.\d+.*)?$/;
 
@@ -64,7 +66,8 @@ async function ask(wanted: readonly string[], search: DebianSearch): Promise<Deb
   const closure = await closureOf(names, search);
   const installed = await installedVersions([...closure.keys()], search);
   const absent = [...closure.keys()].filter((name) => !installed.has(name));
-  const archives = absent.length === 0 ? [] : await fetchArchives(absent, search);
+  const fetched = absent.length === 0 ? [] : await fetchArchives(absent, search);
+  const archives = fetched.filter((path) => closure.has(nameOfArchive(path)) || isLibrary(nameOfArchive(path)));
   const packages = await Promise.all(
     [...closure].map(async ([name, available]): Promise<DebianPackage> => {
       const version = installed.get(name);
@@ -111,7 +114,8 @@ async function closureOf(names: readonly string[], search: DebianSearch): Promis
 
 const isPythonPackage = (name: string): boolean =>
   (name.startsWith("python3-") || name.endsWith("-common") || name.startsWith("python-")) &&
-  !interpreterPackages.test(name);
+  !interpreterPackages.test(name) &&
+  !buildTools.has(name);
 
 interface Stanza {
   version: string;
@@ -240,6 +244,9 @@ const exists = (path: string): Promise<boolean> =>
     () => true,
     () => false,
   );
+
+/** Whether a package that is not in Python is needed at run time. */
+const isLibrary = (name: string): boolean => !name.startsWith("python3-") && !name.endsWith("-dev");
 
 const nameOfArchive = (path: string): string => (path.split("/").at(-1) ?? "").split("_")[0] ?? "";
 

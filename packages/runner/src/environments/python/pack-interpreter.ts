@@ -5,6 +5,9 @@ import { run } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import { type Interpreter, minorText, versionText } from "./interpreters.ts";
 
+/** Raised when an archive of the same interpreter would have other files. */
+export const packVersion = 2;
+
 const packTimeoutMs = 10 * 60_000;
 
 /** An archive of an interpreter with its library, without its tests and its packages; made once. */
@@ -14,15 +17,21 @@ export async function packInterpreter(
   signal: AbortSignal,
 ): Promise<string> {
   const directory = join(cacheDirectory, "interpreters");
-  const archive = join(directory, `python-${versionText(interpreter)}.tar`);
+  const archive = join(directory, `python-${versionText(interpreter)}-${packVersion}.tar`);
   if (await exists(archive)) return archive;
   await mkdir(directory, { recursive: true });
   const library = `./lib/python${minorText(interpreter)}`;
   const excluded = [
     `${library}/site-packages/*`,
+    // What other tests use of them stays.
     `${library}/test/[!_s]*`,
+    `${library}/test/s[!u]*`,
+    `${library}/test/__pycache__`,
     `${library}/config-*`,
     `${library}/idlelib`,
+    `${library}/pydoc_data`,
+    `${library}/tkinter`,
+    `${library}/turtledemo`,
     `${library}/*/test`,
     `${library}/*/tests`,
     "./lib/*.a",

@@ -15,7 +15,7 @@ import { normalizeName } from "./distribution-names.ts";
 import type { IndexPackages } from "./index-packages.ts";
 import { installScript } from "./install-script.ts";
 import { type Interpreter, minorText, versionText } from "./interpreters.ts";
-import { packInterpreter } from "./pack-interpreter.ts";
+import { packInterpreter, packVersion } from "./pack-interpreter.ts";
 import { prepareScript } from "./prepare-script.ts";
 
 /** Where the environment is inside, outside of the work tree and of root alone. */
@@ -68,7 +68,8 @@ export class PythonEnvironment implements Environment {
 
   get inputs(): string {
     const { debian, index, interpreter, own, recipe } = this.#plan;
-    const scripts = createHash("sha256").update(prepareScript).update(installScript).update(shimSource).digest("hex");
+    const made = [packVersion, unpackScript, prepareScript, installScript, shimSource];
+    const scripts = createHash("sha256").update(made.join("\n")).digest("hex");
     return JSON.stringify({
       python: [interpreter.path, versionText(interpreter)],
       packages: debian.packages.map(({ name, version, installed }) => [name, version, installed]),

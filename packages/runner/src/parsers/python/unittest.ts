@@ -35,7 +35,7 @@ function parseUnittest(text: string, asDataSet: boolean): ParsedTests {
   };
   /** The ids of a test from what stands before its result, and from the line before that. */
   const idsOf = (name: string): string[] => {
-    const documented = testId.exec(previous)?.[0] === previous ? previous : undefined;
+    const documented = testId.exec(previous)?.[0] === previous && !testId.test(name) ? previous : undefined;
     // A sub-test that failed leaves the name of its test on the line, without a result.
     const last = name.slice(name.lastIndexOf(" ... ") + 1).replace(/^\.\.\. /, "");
     const id = testId.exec(last)?.[0] ?? last;
