@@ -66,7 +66,7 @@ export class DevState {
 type Diagnostics = Extract<LiveEvent, { type: "reload.failed" }>["diagnostics"];
 
 /** Each mistake with its place, as editors and terminals understand it. */
-export function problemsOf(diagnostics: Diagnostics): Problem[] {
+function problemsOf(diagnostics: Diagnostics): Problem[] {
   return diagnostics.map(({ file, line, column, message, frame }) => ({
     title: `${file}:${line}:${column}: ${message}`,
     frames: frame === "" ? [] : frame.split("\n"),

@@ -14,7 +14,7 @@ export interface DevView extends Disposable {
   begin(info: AppInfo): void;
 }
 
-export type Services = Awaited<ReturnType<LiveManager["inspect"]>>["services"];
+type Services = Awaited<ReturnType<LiveManager["inspect"]>>["services"];
 
 /** Returns a picture on a terminal, lines where output is piped, and events as JSON where those are asked for. */
 export function openDevView(cli: Cli, services: () => Promise<Services>): DevView {
@@ -23,7 +23,7 @@ export function openDevView(cli: Cli, services: () => Promise<Services>): DevVie
 }
 
 /** Says in one line what keeps the app away from the machine. */
-export function isolationLine({ isolation, enforcement }: AppInfo): string {
+function isolationLine({ isolation, enforcement }: AppInfo): string {
   const wall = isolation === "process" ? "process (for code that you trust: this level is no wall)" : isolation;
   return [`isolation ${wall}`, ...enforcement].join("; ");
 }
@@ -80,7 +80,7 @@ class LineView implements DevView {
 }
 
 /** The lines of an event; none for steps in between. */
-export function linesOf(event: LiveEvent): string[][] {
+function linesOf(event: LiveEvent): string[][] {
   // oxlint-disable-next-line typescript/switch-exhaustiveness-check -- the others have no line
   switch (event.type) {
     case "app.state":
@@ -179,16 +179,12 @@ class ScreenView implements DevView {
     const { state, generation, lastReload } = this.#state;
     const style = this.#cli.style;
     const ports = info.ports.map(({ port, host, hostPort }) => `port ${port} is ${host}:${hostPort}`);
-    return [
-      `${style("strong", info.id)}  ${style(toneOfState(state), state)}  generation ${generation}${ports.map((port) => `  ${port}`).join("")}`,
-      style("quiet", this.#cut(isolationLine(info))),
-      this.#cut(
-        lastReload === undefined
-          ? "no reload yet: edit a file and save it"
-          : `reloaded in ${lastReload.durationMs.toFixed(0)} ms, ${ago(lastReload.atMs)}: ${lastReload.modules.join(" ")}`,
-      ),
-      "",
-    ];
+    const title = [style("strong", info.id), style(toneOfState(state), state), `generation ${generation}`, ...ports];
+    const reload =
+      lastReload === undefined
+        ? "no reload yet: edit a file and save it"
+        : `reloaded in ${lastReload.durationMs.toFixed(0)} ms, ${ago(lastReload.atMs)}: ${lastReload.modules.join(" ")}`;
+    return [title.join("  "), style("quiet", this.#cut(isolationLine(info))), this.#cut(reload), ""];
   }
 
   #problem({ title, frames }: Problem, tone: Tone): string[] {
