@@ -58,6 +58,8 @@ const jsonCalls: Readonly<Record<string, readonly string[] | "needs a terminal" 
   "snapshot unshare": "see below",
   rollback: "see below",
   report: "see below",
+  "app dev": "see below",
+  "app check": ["examples/apps/chat"],
   kill: ["--all", "--yes"],
   up: "is the server",
   doctor: [],

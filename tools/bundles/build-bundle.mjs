@@ -80,6 +80,8 @@ async function tryBuild(name, checkout) {
     // not see what a banner declares and could declare the same name.
     ...(hasPackages ? { banner: { js: requireBanner } } : {}),
     plugins: [ourSources(checkout, read), ...(hasPackages ? [] : [packagesOutside])],
+    // esbuild looks for its program beside itself.
+    external: ["esbuild"],
     metafile: true,
     logLevel: "silent",
   });

@@ -22,6 +22,9 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
     report: async () => (await import("./commands/report.ts")).reportCommand,
     cache: async () => (await import("./commands/cache.ts")).cacheCommand,
   },
+  "Live apps:": {
+    app: async () => (await import("./commands/app.ts")).appCommand,
+  },
   "Sandboxes:": {
     create: async () => (await import("./commands/create.ts")).createCommand,
     ls: async () => (await import("./commands/ls.ts")).lsCommand,

@@ -1,7 +1,7 @@
 import { mkdir, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { CompiledModule } from "./compile-job.ts";
-import { compilerId, sha256 } from "./compile-module.ts";
+import { compilerId, sha256 } from "./identity.ts";
 
 const dayMs = 24 * 3_600_000;
 

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { posix } from "node:path";
 import remapping from "@jridgewell/remapping";
 import { parseSync } from "oxc-parser";
@@ -6,10 +5,8 @@ import { transformSync } from "oxc-transform";
 import type { Dependency, Diagnostic } from "./artifact.ts";
 import { codeFrame, positionOf } from "./code-frame.ts";
 import type { CompiledModule } from "./compile-job.ts";
+import { compilerId, sha256 } from "./identity.ts";
 import { toModuleForm, type ModuleForm } from "./module-form.ts";
-
-/** Raised whenever the same source gives other code, so that no cached artifact of another form is used. */
-export const compilerId = "atoll-live 2, oxc 0.158.0";
 
 /** Compiles one module of an app. `module` is its path from the app's folder. */
 export function compileModule(module: string, source: string): CompiledModule {
@@ -118,7 +115,5 @@ function jsonError(module: string, source: string, message: string): Diagnostic 
   const position = positionOf(source, offset === undefined ? source.length : Number(offset));
   return { file: module, ...position, severity: "error", kind: "syntax", message, frame: codeFrame(source, position) };
 }
-
-export const sha256 = (text: string): string => createHash("sha256").update(text).digest("hex");
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

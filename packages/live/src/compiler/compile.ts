@@ -6,8 +6,8 @@ import { defaultCacheDir } from "../programs/bundle.ts";
 import { AppSources } from "./app-sources.ts";
 import { ArtifactCache, type CacheLimits } from "./artifact-cache.ts";
 import { Artifact, type Compilation } from "./artifact.ts";
-import { compilerId, sha256 } from "./compile-module.ts";
 import { Compiler, type CompilerOptions } from "./compiler.ts";
+import { compilerId, sha256 } from "./identity.ts";
 
 export interface CompileOptions extends CompilerOptions {
   /** 30 s by default. */

@@ -5,8 +5,8 @@ import { ArtifactCache, isIntact } from "./artifact-cache.ts";
 import type { Artifact, Compilation, Diagnostic } from "./artifact.ts";
 import { codeFrame, positionOf } from "./code-frame.ts";
 import { maxSourceBytes, type CompiledModule, type CompileJob } from "./compile-job.ts";
-import { compilerId, sha256 } from "./compile-module.ts";
 import { CompilerPool, type CompilerPoolOptions } from "./compiler-pool.ts";
+import { compilerId, sha256 } from "./identity.ts";
 
 export interface CompilerOptions extends CompilerPoolOptions {
   /** `false` compiles everything again and keeps nothing on disk. */

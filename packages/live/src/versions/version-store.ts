@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { hasErrno } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import { Artifact } from "../compiler/artifact.ts";
-import { sha256 } from "../compiler/compile-module.ts";
+import { sha256 } from "../compiler/identity.ts";
 import { emptyHistory, History } from "./history.ts";
 
 export const defaultStateDir = join(homedir(), ".local", "state", "atoll", "live");

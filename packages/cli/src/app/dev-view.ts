@@ -1,0 +1,233 @@
+import type { AppInfo, LiveEvent, LiveManager } from "@atoll/live";
+import type { Cli } from "../cli.ts";
+import { formatDuration } from "../output/amount.ts";
+import { LiveScreen } from "../output/live-screen.ts";
+import { printable } from "../output/printable.ts";
+import type { Tone } from "../output/style.ts";
+import type { Column } from "../output/table.ts";
+import { DevState, type Problem } from "./dev-state.ts";
+
+/** What a person, or a program, sees of an app while it is edited. */
+export interface DevView extends Disposable {
+  take(event: LiveEvent): void;
+  /** The app has been created; it may run or not. */
+  begin(info: AppInfo): void;
+}
+
+type Services = Awaited<ReturnType<LiveManager["inspect"]>>["services"];
+
+/** Returns a picture on a terminal, lines where output is piped, and events as JSON where those are asked for. */
+export function openDevView(cli: Cli, services: () => Promise<Services>): DevView {
+  if (cli.isJson) return new JsonView(cli);
+  return cli.isTerminal ? new ScreenView(cli, services) : new LineView(cli);
+}
+
+/** Says in one line what keeps the app away from the machine. */
+function isolationLine({ isolation, enforcement }: AppInfo): string {
+  const wall = isolation === "process" ? "process (for code that you trust: this level is no wall)" : isolation;
+  return [`isolation ${wall}`, ...enforcement].join("; ");
+}
+
+/** One event per line, and first what the app is. */
+class JsonView implements DevView {
+  readonly #cli: Cli;
+
+  constructor(cli: Cli) {
+    this.#cli = cli;
+  }
+
+  begin(info: AppInfo): void {
+    this.#write({ type: "app.info", at: new Date().toISOString(), app: info.id, info });
+  }
+
+  take(event: LiveEvent): void {
+    this.#write(event);
+  }
+
+  [Symbol.dispose](): void {
+    // Every line was written when it came.
+  }
+
+  #write(value: unknown): void {
+    this.#cli.stdout.write(`${JSON.stringify(value)}\n`);
+  }
+}
+
+/** One line per thing that a person wants to know, with tabs between its parts. */
+class LineView implements DevView {
+  readonly #cli: Cli;
+
+  constructor(cli: Cli) {
+    this.#cli = cli;
+  }
+
+  begin(info: AppInfo): void {
+    this.#write([isolationLine(info)]);
+    for (const { port, host, hostPort } of info.ports) this.#write(["port", String(port), `${host}:${hostPort}`]);
+  }
+
+  take(event: LiveEvent): void {
+    for (const line of linesOf(event)) this.#write(line);
+  }
+
+  [Symbol.dispose](): void {
+    // Every line was written when it came.
+  }
+
+  #write(line: readonly string[]): void {
+    this.#cli.stdout.write(`${line.map(printable).join("\t")}\n`);
+  }
+}
+
+/** The lines of an event; none for steps in between. */
+function linesOf(event: LiveEvent): string[][] {
+  // oxlint-disable-next-line typescript/switch-exhaustiveness-check -- the others have no line
+  switch (event.type) {
+    case "app.state":
+      return [["state", event.state, ...(event.reason === undefined ? [] : [event.reason])]];
+    case "reload.end": {
+      const { generation, durationMs, modules, services } = event;
+      return [
+        ["reload", `generation ${generation}`, `${durationMs.toFixed(1)} ms`, modules.join(" "), services.join(" ")],
+      ];
+    }
+    case "reload.failed": {
+      const state = new DevState();
+      state.take(event);
+      return [["failed", event.phase, event.reason], ...(state.failure?.frames ?? []).map((frame) => [`  ${frame}`])];
+    }
+    case "rollback":
+      return [["rollback", `generation ${event.from} to ${event.to}`, event.reason]];
+    case "service.crash":
+      return [["crash", event.service, event.reason, `${event.restarts} restarts`]];
+    case "process.end":
+      return [["process", "ended", event.reason, event.willRestart ? "it starts again" : "it stays ended"]];
+    case "log":
+      return event.text.split("\n").map((text) => ["log", event.service ?? "-", text]);
+    default:
+      return [];
+  }
+}
+
+const redrawMs = 250;
+const fallbackColumns = 80;
+
+/** The app, its services and what is wrong with it. What the app logs scrolls away above. */
+class ScreenView implements DevView {
+  readonly #cli: Cli;
+  readonly #screen: LiveScreen;
+  readonly #state = new DevState();
+  readonly #readServices: () => Promise<Services>;
+  readonly #timer: NodeJS.Timeout;
+  #services: Services = [];
+  #info: AppInfo | undefined;
+
+  constructor(cli: Cli, readServices: () => Promise<Services>) {
+    this.#cli = cli;
+    this.#screen = new LiveScreen(cli.stdout);
+    this.#readServices = readServices;
+    this.#timer = setInterval(() => void this.#refresh(), redrawMs).unref();
+  }
+
+  begin(info: AppInfo): void {
+    this.#info = info;
+    void this.#refresh();
+  }
+
+  take(event: LiveEvent): void {
+    this.#state.take(event);
+    if (event.type === "log") {
+      const tone: Tone = event.level === "log" ? "quiet" : "busy";
+      this.#above(`${this.#cli.style(tone, printable(event.service ?? "log"))}  ${printable(event.text)}`);
+    }
+    if (event.type === "reload.end" || event.type === "reload.failed" || event.type === "app.state") this.#draw();
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+    this.#screen.draw("");
+    this.#screen[Symbol.dispose]();
+  }
+
+  #above(line: string): void {
+    this.#screen.draw("");
+    this.#cli.stdout.write(`${line}\n`);
+    this.#draw();
+  }
+
+  async #refresh(): Promise<void> {
+    this.#services = await this.#readServices().catch(() => this.#services);
+    this.#draw();
+  }
+
+  #draw(): void {
+    const { failure, crash, rollback, warnings } = this.#state;
+    const lines = [
+      ...this.#header(),
+      ...(this.#services.length === 0 ? [] : this.#cli.renderTable(columns, this.#services).trimEnd().split("\n")),
+      ...(failure === undefined ? [] : this.#problem(failure, "bad")),
+      ...(crash === undefined ? [] : this.#problem(crash, "bad")),
+      ...(rollback === undefined ? [] : ["", this.#cli.style("busy", this.#cut(rollback))]),
+      ...warnings.flatMap((warning) => this.#problem(warning, "busy")),
+    ];
+    this.#screen.draw(`${lines.join("\n")}\n`);
+  }
+
+  #header(): string[] {
+    const info = this.#info;
+    if (info === undefined) return [this.#cli.style("quiet", "starting")];
+    const { state, generation, lastReload } = this.#state;
+    const style = this.#cli.style;
+    const ports = info.ports.map(({ port, host, hostPort }) => `port ${port} is ${host}:${hostPort}`);
+    const title = [style("strong", info.id), style(toneOfState(state), state), `generation ${generation}`, ...ports];
+    const reload =
+      lastReload === undefined
+        ? "no reload yet: edit a file and save it"
+        : `reloaded in ${lastReload.durationMs.toFixed(0)} ms, ${ago(lastReload.atMs)}: ${lastReload.modules.join(" ")}`;
+    return [title.join("  "), style("quiet", this.#cut(isolationLine(info))), this.#cut(reload), ""];
+  }
+
+  #problem({ title, frames }: Problem, tone: Tone): string[] {
+    const [first = "", ...rest] = title.split("\n").map((line) => this.#cut(line));
+    return [
+      "",
+      this.#cli.style(tone, first),
+      ...rest,
+      ...frames.map((line) => {
+        const shown = this.#cut(line);
+        return line.startsWith(">") ? this.#cli.style("strong", shown) : this.#cli.style("quiet", shown);
+      }),
+    ];
+  }
+
+  /** A line that wraps could not be replaced. */
+  #cut(text: string): string {
+    const width = this.#cli.stdout.columns ?? fallbackColumns;
+    const shown = text.split("\t").map(printable).join("  ");
+    return shown.length <= width ? shown : `${shown.slice(0, width - 1)}…`;
+  }
+}
+
+function ago(atMs: number): string {
+  const seconds = Math.floor((Date.now() - atMs) / 1_000);
+  return seconds < 1 ? "just now" : `${formatDuration(seconds * 1_000)} ago`;
+}
+
+function toneOfState(state: AppInfo["state"]): Tone {
+  if (state === "running") return "good";
+  return state === "error" ? "bad" : "busy";
+}
+
+const columns: Column<Services[number]>[] = [
+  { header: "SERVICE", cell: ({ name }) => name },
+  {
+    header: "STATE",
+    cell: ({ state }) => state,
+    tone: ({ state }) => (state === "running" ? "good" : "busy"),
+  },
+  { header: "VERSION", cell: ({ version }) => String(version), align: "right" },
+  { header: "MESSAGES", cell: ({ messages }) => String(messages), align: "right" },
+  { header: "WAITING", cell: ({ mailbox }) => String(mailbox), align: "right", isDetail: true },
+  { header: "RESTARTS", cell: ({ restarts }) => String(restarts), align: "right" },
+  { header: "MODULE", cell: ({ module }) => module },
+];
