@@ -20,7 +20,7 @@ const usage = `Usage: npm run setup [-- options]
 
   --check      say what is there and what is missing, change nothing
   --npm-only   install the npm packages and stop there
-  --for-tests  install also what nothing but tests need: zsh, fish and pip, about 45 MB
+  --for-tests  install also what nothing but tests need: shells, pytest, Chromium, docker, podman; about 800 MB
   --quiet      print only what is done or wrong
   --help       this text
 

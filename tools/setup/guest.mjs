@@ -1,6 +1,6 @@
 import { createHash, randomUUID } from "node:crypto";
 import { access, mkdir, readdir, readFile, readlink, realpath, rename, rm, symlink } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { cacheRoot, repositoryRoot } from "./paths.mjs";
 import { run, tail } from "./run.mjs";
 
@@ -43,11 +43,14 @@ export async function buildGuest({ sanitize = false } = {}) {
   return target;
 }
 
-/** Returns whether the checkout's link points at the build of the present sources. */
+/**
+ * Returns whether the checkout's link points at a build of the present sources. The build may be in another cache: a
+ * run with a temporary cache must not move the link there, because the link would dangle when that cache is removed.
+ */
 export async function isGuestCurrent() {
   const target = await cachedPath(await listSources(), releaseFlags);
   const linked = await realpath(guestBinaryPath()).catch(() => undefined);
-  return linked !== undefined && linked === (await realpath(target).catch(() => undefined));
+  return linked !== undefined && basename(dirname(linked)) === basename(dirname(target));
 }
 
 /** @param {string} binary */

@@ -62,6 +62,13 @@ const requirements = [
     without: "the default template has no ps, pgrep and pkill",
     probe: () => probeOutput("/usr/bin/pgrep", ["--version"]),
   },
+  {
+    name: "bwrap",
+    packages: ["bubblewrap"],
+    why: "isolates live applications without a server",
+    without: "live applications run as plain processes or under gVisor, not at level bubblewrap",
+    probe: () => probeOutput("bwrap", ["--version"]),
+  },
   ...[
     ["xz", "xz-utils", "--version"],
     ["zstd", "zstd", "--version"],
@@ -91,6 +98,35 @@ const requirements = [
     // `pip3 --version` takes long, so only the file is looked for.
     probe: () => probeFile("/usr/bin/pip3"),
   },
+  {
+    name: "pytest",
+    packages: ["python3-pytest"],
+    why: "tests of the runner run repositories whose tests need it",
+    without: "tests of the runner fail",
+    isForTests: true,
+    probe: () => probeFile("/usr/lib/python3/dist-packages/pytest/__init__.py"),
+  },
+  {
+    name: "chromium",
+    packages: ["chromium"],
+    why: "tests look at pages in it",
+    without: "tests of pages do not run",
+    isForTests: true,
+    probe: () => probeOutput("chromium", ["--version"]),
+  },
+  ...[
+    ["dockerd", "docker.io"],
+    ["podman", "podman"],
+    ["runc", "runc"],
+    ["catatonit", "catatonit"],
+  ].map(([program = "", name = ""]) => ({
+    name: program,
+    packages: [name],
+    why: "tests of the runner start containers with it, in an engine of their own",
+    without: "tests of the runner in containers do not run",
+    isForTests: true,
+    probe: () => probeOutput(program, ["--version"]),
+  })),
 ];
 
 /**

@@ -183,7 +183,8 @@ class ScreenView implements DevView {
     const reload =
       lastReload === undefined
         ? "no reload yet: edit a file and save it"
-        : `reloaded in ${lastReload.durationMs.toFixed(0)} ms, ${ago(lastReload.atMs)}: ${lastReload.modules.join(" ")}`;
+        : `reloaded in ${lastReload.durationMs.toFixed(0)} ms, ${ago(lastReload.atMs)}: ` +
+          lastReload.modules.join(" ");
     return [title.join("  "), style("quiet", this.#cut(isolationLine(info))), this.#cut(reload), ""];
   }
 
