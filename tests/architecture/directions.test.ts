@@ -8,11 +8,12 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   host: ["protocol"],
   engine: ["protocol", "host"],
   storage: ["protocol"],
-  server: ["protocol", "host", "engine", "storage"],
+  guard: ["protocol", "host"],
+  server: ["protocol", "host", "engine", "storage", "guard"],
   sdk: ["protocol"],
   runner: ["protocol", "host", "sdk"],
-  live: ["protocol", "host", "sdk"],
-  cli: ["protocol", "host", "sdk", "runner", "live"],
+  live: ["protocol", "host", "sdk", "guard"],
+  cli: ["protocol", "host", "sdk", "runner", "live", "guard"],
 };
 
 const scope = "@atoll/";

@@ -6,7 +6,7 @@ export { proxyEnvironment, proxyPort } from "./egress/proxy-environment.ts";
 export { PortProxy } from "./ports/port-proxy.ts";
 export { PortTokens } from "./ports/port-tokens.ts";
 export { waitForPort } from "./ports/wait-for-port.ts";
-export { AuditLog, type AuditEntry } from "./audit/audit-log.ts";
+export { AuditLog, type AuditEntry } from "@atoll/guard";
 export { commandResult } from "./commands/command-result.ts";
 export type { Command } from "./commands/command.ts";
 export type { LogPiece } from "./commands/follow-log.ts";

@@ -1,7 +1,7 @@
+import { RateLimiter } from "@atoll/guard";
 import { httpHeaders, SandboxError, serverProofHeader, type SandboxId } from "@atoll/protocol";
 import type { KeyStore } from "./key-store.ts";
 import type { Principal } from "./principal.ts";
-import { RateLimiter } from "./rate-limiter.ts";
 
 /** What a client authenticates with, by header or in the first message of a WebSocket. */
 export interface Credentials {

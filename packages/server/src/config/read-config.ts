@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
+import { redact } from "@atoll/guard";
 import { SandboxError } from "@atoll/protocol";
 import { z } from "zod";
-import { redact } from "../audit/redact.ts";
 import { Config, flagName, settingNames, standardVariables, variableName, type SettingName } from "./config.ts";
 import { parseFlags } from "./flags.ts";
 

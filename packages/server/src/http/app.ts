@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
+import { redact, type AuditEntry } from "@atoll/guard";
 import {
   firstToAbort,
   httpHeaders,
@@ -11,8 +12,6 @@ import {
   type RouteName,
 } from "@atoll/protocol";
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
-import type { AuditEntry } from "../audit/audit-log.ts";
-import { redact } from "../audit/redact.ts";
 import { credentialsOf, type Authenticator } from "../auth/authenticator.ts";
 import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
 import type { Config } from "../config/config.ts";

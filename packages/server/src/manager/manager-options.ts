@@ -1,7 +1,7 @@
 import type { EgressHandler, EngineOptions, FilesSource } from "@atoll/engine";
+import type { AuditOptions } from "@atoll/guard";
 import type { EgressPolicy, SandboxId, SandboxLimits } from "@atoll/protocol";
 import type { Logger } from "pino";
-import type { AuditOptions } from "../audit/audit-log.ts";
 import type { JournalOptions } from "../events/event-journal.ts";
 import type { ServerPersistence } from "../persistence/server-persistence.ts";
 import type { IdempotencyMark } from "../support/idempotent-calls.ts";

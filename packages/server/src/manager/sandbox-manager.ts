@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { Engine, type GuestFiles, type Sandbox } from "@atoll/engine";
+import { AuditLog } from "@atoll/guard";
 import {
   CreateSandbox,
   SandboxError,
@@ -16,7 +17,6 @@ import {
   type SandboxUsage,
 } from "@atoll/protocol";
 import { pino, type Logger } from "pino";
-import { AuditLog } from "../audit/audit-log.ts";
 import type { Command } from "../commands/command.ts";
 import { EventJournal } from "../events/event-journal.ts";
 import type { CheckpointArchive } from "../persistence/checkpoint-archive.ts";

@@ -1,6 +1,6 @@
+import type { AuditLog } from "@atoll/guard";
 import type { EndReason, SandboxId } from "@atoll/protocol";
 import type { Logger } from "pino";
-import type { AuditLog } from "../audit/audit-log.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 import type { PauseResume } from "./pause-resume.ts";
 

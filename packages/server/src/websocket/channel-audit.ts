@@ -1,5 +1,5 @@
+import type { AuditEntry } from "@atoll/guard";
 import type { CommandId, SandboxId } from "@atoll/protocol";
-import type { AuditEntry } from "../audit/audit-log.ts";
 import { nameOf, type Principal } from "../auth/principal.ts";
 import { errorReply } from "../http/error-reply.ts";
 

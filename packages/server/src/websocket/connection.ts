@@ -1,4 +1,5 @@
 import type { Writable } from "node:stream";
+import type { AuditEntry } from "@atoll/guard";
 import {
   ClientMessage,
   firstToAbort,
@@ -10,7 +11,6 @@ import {
   type ServerMessage,
 } from "@atoll/protocol";
 import type { WebSocket } from "ws";
-import type { AuditEntry } from "../audit/audit-log.ts";
 import type { Credentials, Authenticator } from "../auth/authenticator.ts";
 import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
 import { errorReply } from "../http/error-reply.ts";

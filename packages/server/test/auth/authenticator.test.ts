@@ -1,12 +1,12 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { RateLimiter } from "@atoll/guard";
 import { CreateKey, SandboxId, type KeyInfo } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { credentialsOf, Authenticator } from "../../src/auth/authenticator.ts";
 import { KeyStore } from "../../src/auth/key-store.ts";
 import { assertMay, assertMayUseTemplate, canSee, type Principal } from "../../src/auth/principal.ts";
-import { RateLimiter } from "../../src/auth/rate-limiter.ts";
 
 const mine = SandboxId.parse("a".repeat(20));
 const other = SandboxId.parse("b".repeat(20));

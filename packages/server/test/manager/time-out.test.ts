@@ -1,7 +1,7 @@
+import type { AuditLog } from "@atoll/guard";
 import { SandboxTimeouts } from "@atoll/protocol";
 import { pino } from "pino";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { AuditLog } from "../../src/audit/audit-log.ts";
 import { IdleClock } from "../../src/manager/idle-clock.ts";
 import type { ManagedSandbox } from "../../src/manager/managed-sandbox.ts";
 import type { PauseResume } from "../../src/manager/pause-resume.ts";

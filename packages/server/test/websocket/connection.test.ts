@@ -1,9 +1,9 @@
 import { EventEmitter } from "node:events";
 import { PassThrough } from "node:stream";
+import type { AuditEntry } from "@atoll/guard";
 import { binaryHeader, SandboxError, type ServerMessage } from "@atoll/protocol";
 import { describe, expect, test } from "vitest";
 import type { WebSocket } from "ws";
-import type { AuditEntry } from "../../src/audit/audit-log.ts";
 import { Connection, type ConnectionOptions } from "../../src/websocket/connection.ts";
 
 /** A client whose connection accepts everything and sends nothing until it is flushed. */

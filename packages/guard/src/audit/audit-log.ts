@@ -10,7 +10,7 @@ import {
   writeSync,
 } from "node:fs";
 import { join } from "node:path";
-import { RateLimiter } from "../auth/rate-limiter.ts";
+import { RateLimiter } from "../rate-limiter.ts";
 import { redact } from "./redact.ts";
 
 /** One action in the audit log: the principal, the action, the time and the result. */
