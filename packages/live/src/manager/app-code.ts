@@ -63,6 +63,12 @@ export class AppCode {
     return new Map(artifacts.map((artifact) => [artifact.module, artifact]));
   }
 
+  /** The modules of a generation that an earlier manager has stored. Later changes are seen against the folder of now. */
+  async stored(generation: number): Promise<Modules> {
+    await this.#sources.read({});
+    return this.versions.modulesOf(generation);
+  }
+
   /** The modules to go back to. Throws `ReloadFailed` if they do not fit together. */
   async rollbackTo(target: RollbackTarget, current: Modules): Promise<Modules> {
     let modules: Modules;
