@@ -27,7 +27,7 @@ export async function keepApps(
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const opened = await open(directory, "r");
   try {
-    // Whoever listened here has died, because this process has the lock.
+    // The process that listened here has died, because this one has the lock.
     await rm(join(directory, socketName), { force: true });
     await using apps = new KeptApps(directory, cli);
     await new Keeper(apps, cli.signal).serve(socketAddress(opened), onReady);
@@ -66,7 +66,7 @@ class Keeper {
   /** Without an app there is nothing to keep. A command that just ended may be followed by another one. */
   #rest(): void {
     clearTimeout(this.#idle);
-    if (this.#clients.size > 0 || this.#apps.areRunning) return;
+    if (this.#clients.size > 0 || this.#apps.areRunning || this.#over.signal.aborted) return;
     this.#idle = setTimeout(() => this.#over.abort(), idleMs);
   }
 

@@ -174,16 +174,23 @@ class ScreenView implements DevView {
   }
 
   #problem({ title, frames }: Problem, tone: Tone): string[] {
-    const [first = "", ...rest] = title.split("\n").map((line) => this.#cut(line));
+    const [first = "", ...rest] = title.split("\n");
     return [
       "",
-      this.#cli.style(tone, first),
-      ...rest,
+      ...this.#wrap(first).map((line) => this.#cli.style(tone, line)),
+      ...rest.flatMap((line) => this.#wrap(line)),
       ...frames.map((line) => {
         const shown = this.#cut(line);
         return line.startsWith(">") ? this.#cli.style("strong", shown) : this.#cli.style("quiet", shown);
       }),
     ];
+  }
+
+  /** The reason is what a person needs most, so it is never cut. */
+  #wrap(text: string): string[] {
+    const width = this.#cli.stdout.columns ?? fallbackColumns;
+    const shown = text.split("\t").map(printable).join("  ");
+    return shown.match(new RegExp(`.{1,${width}}(?= |$)|.{${width}}`, "gu"))?.map((line) => line.trimStart()) ?? [""];
   }
 
   /** A line that wraps could not be replaced. */

@@ -1,6 +1,7 @@
 import { join } from "node:path";
-import { BubblewrapHost, LiveManager, ProcessHost, type LiveEvent } from "@atoll/live";
-import { SandboxError } from "@atoll/protocol";
+import { messageOf } from "@atoll/host";
+import { BubblewrapHost, LiveManager, ProcessHost, RequestFailed, type LiveEvent } from "@atoll/live";
+import { SandboxError, type ErrorCode } from "@atoll/protocol";
 import type { Cli } from "../cli.ts";
 import { AppLog } from "./app-log.ts";
 import { AppRecords, firstInfo, leftBehind, type AppRecord } from "./app-records.ts";
@@ -137,15 +138,30 @@ export class KeptApps implements AsyncDisposable {
   async #inspect(id: string): Promise<AppDetails> {
     const app = this.#shown(await this.#known(id));
     if (!this.#isHere(id) || app.state !== "running") return { app };
-    const [{ services }, usage] = await Promise.all([this.#manager.inspect(id), this.#manager.resourceUsage(id)]);
-    return { app, running: { services, ...usage } };
+    try {
+      const [{ services }, usage] = await Promise.all([this.#manager.inspect(id), this.#manager.resourceUsage(id)]);
+      return { app, running: { services, ...usage } };
+    } catch (error) {
+      // A handler that blocks the app blocks its answer to this, too. What else is known is shown.
+      return { app: { ...app, reason: `it does not answer: ${messageOf(error)}` } };
+    }
   }
 
   async #call({ id, service, name, argument, timeoutMs, isCast }: Asked<"call">): Promise<AppReplies["call"]> {
     await this.#assertHere(id);
-    if (!isCast) return { value: plainValue(await this.#manager.call(id, service, name, argument, timeoutMs)) };
-    await this.#manager.cast(id, service, name, argument);
-    return { value: null };
+    try {
+      if (!isCast) return { value: plainValue(await this.#manager.call(id, service, name, argument, timeoutMs)) };
+      await this.#manager.cast(id, service, name, argument);
+      return { value: null };
+    } catch (error) {
+      if (!(error instanceof RequestFailed)) throw error;
+      const isUnknown = error.error.code === "not_found";
+      const what = `${isCast ? "cast" : "call"} ${service}.${name} of app ${id}`;
+      throw new SandboxError(codes[error.error.code] ?? "internal", `Cannot ${what}: ${error.message}`, {
+        ...(isUnknown ? { suggestion: `"atoll app info ${id}" lists its services.` } : {}),
+        cause: error,
+      });
+    }
   }
 
   /** Ends an app and removes everything of it. */
@@ -227,6 +243,16 @@ export class KeptApps implements AsyncDisposable {
     });
   }
 }
+
+/** The codes of the runtime that mean the same to a caller as one of ours. What a handler throws is the app's matter. */
+const codes: Partial<Record<RequestFailed["error"]["code"], ErrorCode>> = {
+  not_found: "not_found",
+  timed_out: "timed_out",
+  invalid_state: "invalid_state",
+  handler_failed: "conflict",
+  mailbox_full: "limit_reached",
+  too_large: "limit_reached",
+};
 
 const unknownApp = (id: string): SandboxError =>
   new SandboxError("not_found", `There is no app ${id}`, { suggestion: `"atoll app ls" lists the apps.` });

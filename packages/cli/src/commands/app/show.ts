@@ -41,7 +41,7 @@ function factsOf({ app, running }: AppDetails, nowMs: number): Fact[] {
     ["folder", app.folder],
     ["isolation", isolationLine(app).replace("isolation ", "")],
     ["generation", String(app.generation)],
-    ["last good", app.lastGood === 0 ? "none yet" : String(app.lastGood)],
+    ["last good", app.lastGood === 0 ? undefined : String(app.lastGood)],
     ["auto-reload", app.autoReload ? "on" : "off"],
     ["created", `${app.createdAt} (${formatDuration(nowMs - Date.parse(app.createdAt))} ago)`],
     ["restarts", String(app.restarts)],
