@@ -1,6 +1,6 @@
 import { messageOf } from "@atoll/host";
-import type { LimitName } from "@atoll/protocol";
-import type { Enforcement, HardLimitAction, Subject, Violation } from "./subject.ts";
+import type { HardLimitAction, LimitName } from "@atoll/protocol";
+import type { Enforcement, Subject, Violation } from "./subject.ts";
 
 /** While a limit stays hit, the action is repeated after this time, and then after twice as long each time. */
 const firstRepeatMs = 5_000;

@@ -1,4 +1,4 @@
-import type { LimitName, LimitReading } from "@atoll/protocol";
+import type { HardLimitAction, LimitName, LimitReading } from "@atoll/protocol";
 
 /** What a subject uses now. Counters may start again at 0, as after a resume. */
 export interface Usage {
@@ -11,9 +11,6 @@ export interface Usage {
   sentBytes: number;
   receivedBytes: number;
 }
-
-/** What is done about a subject that reaches a limit, beside what the limit does itself. */
-export type HardLimitAction = "throttle" | "stop_process" | "pause" | "kill";
 
 /** Limits that the sampler compares with each sample; absent ones are not compared. */
 export interface SampledLimits {
