@@ -9,3 +9,6 @@ export { parseHost } from "./egress/host.ts";
 export { ProfileBook } from "./profiles/profile-book.ts";
 export { weakerIn } from "./profiles/weaker-in.ts";
 export { RateLimiter } from "./rate-limiter.ts";
+export { Sampler, type SamplerOptions } from "./monitor/sampler.ts";
+export type { Enforcement, SampledLimits, Subject, Usage, Violation } from "./monitor/subject.ts";
+export type { UsageTotals } from "./monitor/usage-totals.ts";
