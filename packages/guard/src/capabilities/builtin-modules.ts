@@ -1,4 +1,4 @@
-import type { Operation } from "@atoll/protocol";
+import { allowsOperation, type Operation, type SecurityProfile } from "@atoll/protocol";
 
 interface BuiltinModule {
   /** The operations that the module gives its importer. None: it only computes. */
@@ -76,38 +76,26 @@ export function builtinName(specifier: string): string | undefined {
 /** What a module of Node lets its importer do. One that is not known may do everything. */
 export const operationsOf = (name: string): readonly Operation[] => modules.get(name)?.operations ?? everything;
 
-/** What an app may do, as far as modules matter. A security profile is one. */
-export interface ModulePolicy {
-  allowedOperations: readonly string[];
-  restrictedModules: readonly string[];
-}
-
-/** Why a module of Node may not be imported, as the end of a sentence, or `undefined` if it may. */
-export function whyDenied(name: string, { allowedOperations, restrictedModules }: ModulePolicy): string | undefined {
-  const written = `node:${name}`;
-  if (restrictedModules.some((module) => module === written || module === name)) {
-    return "the profile lists it in `restrictedModules`";
-  }
-  if (allowedOperations.includes("all")) return undefined;
+/**
+ * The operation that a profile would have to allow before the module can be imported; `undefined` if it can be. One
+ * whose functions are told apart needs one of its operations, others need all.
+ */
+export function lackingOperation(name: string, profile: SecurityProfile): Operation | undefined {
   const operations = operationsOf(name);
-  const lacking = operations.filter((operation) => !allowedOperations.includes(operation));
+  const lacking = operations.filter((operation) => !allowsOperation(profile, operation));
   const isSplit = modules.get(name)?.functions !== undefined;
-  if (lacking.length === 0 || (isSplit && lacking.length < operations.length)) return undefined;
-  return `it needs ${isSplit ? "one" : "all"} of the operations ${operations.join(", ")}`;
+  return isSplit && lacking.length < operations.length ? undefined : lacking[0];
 }
 
 /** The functions of a module that may be imported, but not called, with the operation that each needs. */
-export function deniedFunctions(name: string, { allowedOperations }: ModulePolicy): Map<string, Operation> {
-  const denied = new Map<string, Operation>();
-  if (allowedOperations.includes("all")) return denied;
-  for (const [operation, functions] of Object.entries(modules.get(name)?.functions ?? {})) {
-    if (allowedOperations.includes(operation)) continue;
-    for (const each of functions) denied.set(each, operation as Operation);
+export function deniedFunctions(name: string, profile: SecurityProfile): Record<string, Operation> {
+  const denied: Record<string, Operation> = {};
+  for (const operation of operationsOf(name)) {
+    if (allowsOperation(profile, operation)) continue;
+    for (const each of modules.get(name)?.functions?.[operation] ?? []) denied[each] = operation;
   }
   return denied;
 }
 
-/** The modules with functions that are told apart. */
-export const splitModules: readonly string[] = [...modules.keys()].filter(
-  (name) => modules.get(name)?.functions !== undefined,
-);
+/** The modules of Node that are known here. */
+export const knownModules: readonly string[] = [...modules.keys()];
