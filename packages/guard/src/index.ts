@@ -13,6 +13,6 @@ export { RateLimiter } from "./rate-limiter.ts";
 export { Sampler, type SamplerOptions } from "./monitor/sampler.ts";
 export type { Enforcement, SampledLimits, Subject, Usage, Violation } from "./monitor/subject.ts";
 export type { UsageTotals } from "./monitor/usage-totals.ts";
-export { Finding, severities, type Severity } from "./scan/finding.ts";
+export { Finding, worstOf, type Severity } from "./scan/finding.ts";
 export { scanModule } from "./scan/scan-module.ts";
 export { scan } from "./scan/scan.ts";

@@ -17,8 +17,8 @@ const needs = (operations: readonly Operation[], names: string): [string, Builti
 
 const withSync = (names: string): string[] => names.split(" ").flatMap((name) => [name, `${name}Sync`]);
 const changes =
-  "appendFile chmod chown copyFile cp fchmod fchown fdatasync fsync ftruncate futimes lchmod lchown link lutimes mkdir " +
-  "mkdtemp rename rm rmdir symlink truncate unlink utimes write writeFile writev";
+  "appendFile chmod chown copyFile cp fchmod fchown fdatasync fsync ftruncate futimes lchmod lchown link lutimes " +
+  "mkdir mkdtemp rename rm rmdir symlink truncate unlink utimes write writeFile writev";
 const reads =
   "access exists fstat glob lstat opendir openAsBlob read readFile readdir readlink readv realpath stat statfs watch";
 
@@ -78,7 +78,7 @@ export const operationsOf = (name: string): readonly Operation[] => modules.get(
 
 /**
  * The operation that a profile would have to allow before the module can be imported; `undefined` if it can be. One
- * whose functions are told apart needs one of its operations, others need all.
+ * with a table of functions needs one of its operations, others need all.
  */
 export function lackingOperation(name: string, profile: SecurityProfile): Operation | undefined {
   const operations = operationsOf(name);

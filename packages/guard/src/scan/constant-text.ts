@@ -33,7 +33,7 @@ export function bare(node: Node): Node {
 }
 
 /**
- * The text of an expression, as far as it can be told without running it: literals, what is joined of them, and
+ * The text of an expression, as far as it is known without running it: literals, what is joined of them, and
  * constants. `undefined` for everything else.
  */
 export function constantText(

@@ -36,7 +36,7 @@ function leaves(node: Node, isInner: boolean, label: string | undefined): boolea
     case "ForOfStatement":
       return node.await;
     case "BreakStatement":
-      // A label other than its own is of something around the loop, or of something in it; that is not told apart.
+      // A label other than its own is of something around the loop, or of something in it; both count.
       return node.label === null ? !isInner : node.label.name === label || label === undefined;
     case "ContinueStatement":
       return node.label !== null && node.label.name !== label;

@@ -1,7 +1,7 @@
 import { z } from "zod";
 
 /** From what is worth a look to what no honest code does. */
-export const severities = ["low", "medium", "high", "critical"] as const;
+const severities = ["low", "medium", "high", "critical"] as const;
 
 /** What a static scan found at one place of a source. It is a hint: what is not found is not therefore harmless. */
 export const Finding = z.strictObject({
@@ -35,6 +35,6 @@ export const Finding = z.strictObject({
 export type Finding = z.infer<typeof Finding>;
 export type Severity = Finding["severity"];
 
-/** Whether a severity is at least as high as another one. */
-export const isAtLeast = (severity: Severity, least: Severity): boolean =>
-  severities.indexOf(severity) >= severities.indexOf(least);
+/** The severity of the worst of some findings; `undefined` if there are none. */
+export const worstOf = (findings: readonly Finding[]): Severity | undefined =>
+  severities[Math.max(-1, ...findings.map(({ severity }) => severities.indexOf(severity)))];

@@ -20,7 +20,7 @@ export const textTimer = verdict("high", "dynamic_code", "a timer with text runs
 export const computedImport = verdict(
   "medium",
   "dynamic_code",
-  "it loads a module whose name is computed, so that the scan cannot tell which",
+  "it loads a module whose name is computed, so that the scan does not know which",
   "Write the name as text, or choose from a table of imports.",
 );
 export const prototypeEscape = verdict(
@@ -50,7 +50,7 @@ export const prototypeChange = verdict(
 export const computedAccess = verdict(
   "medium",
   "computed_access",
-  "which global it uses is computed, so that the scan cannot tell",
+  "which global it uses is computed, so that the scan does not know",
   "Write the name.",
 );
 export const endlessLoop = verdict(

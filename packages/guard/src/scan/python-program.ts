@@ -64,7 +64,8 @@ def scan(source):
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                aliases[alias.asname or alias.name.split(".")[0]] = alias.name if alias.asname else alias.name.split(".")[0]
+                first = alias.name.split(".")[0]
+                aliases[alias.asname or first] = alias.name if alias.asname else first
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             for alias in node.names: aliases[alias.asname or alias.name] = (node.module or "") + "." + alias.name
     for node in nodes:
@@ -105,6 +106,7 @@ for file, source in json.load(sys.stdin):
         result.append([file, error.lineno or 1, max(1, error.offset or 1), "high", "syntax_error",
                        "It cannot be parsed, so nothing in it was scanned: " + str(error.msg)])
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
-        result.append([file, 1, 1, "high", "unscannable", "Cannot scan it: " + (str(error)[:200] or type(error).__name__)])
+        why = str(error)[:200] or type(error).__name__
+        result.append([file, 1, 1, "high", "unscannable", "Cannot scan it: " + why])
 json.dump(result, sys.stdout)
 `;
