@@ -156,7 +156,7 @@ test("watch prints every step as JSON while the folder is edited, and logs follo
   await output("rm", "seen");
 });
 
-test("after its manager was killed an app is shown as interrupted, leaves nothing, and goes on with stored code", async () => {
+test("after its manager was killed an app leaves nothing behind, is shown, and goes on with stored code", async () => {
   edit("1");
   await create("left");
   await create("stuck");

@@ -154,7 +154,7 @@ function parse(text: string): AppRequest {
   });
 }
 
-/** What a command tells its user about a failure. */
+/** What a command says to its user about a failure. */
 function failureOf(error: unknown): AppFailure {
   if (error instanceof ReloadFailed) {
     return { code: "invalid_argument", message: error.message, diagnostics: [...error.diagnostics] };

@@ -244,7 +244,7 @@ export class KeptApps implements AsyncDisposable {
   }
 }
 
-/** The codes of the runtime that mean the same to a caller as one of ours. What a handler throws is the app's matter. */
+/** The codes of the runtime that mean the same to a caller as one of ours. */
 const codes: Partial<Record<RequestFailed["error"]["code"], ErrorCode>> = {
   not_found: "not_found",
   timed_out: "timed_out",

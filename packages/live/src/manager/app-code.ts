@@ -63,7 +63,7 @@ export class AppCode {
     return new Map(artifacts.map((artifact) => [artifact.module, artifact]));
   }
 
-  /** The modules of a generation that an earlier manager has stored. Later changes are seen against the folder of now. */
+  /** The modules of a generation that an earlier manager has stored. The next reload takes what the folder has now. */
   async stored(generation: number): Promise<Modules> {
     await this.#sources.read({});
     return this.versions.modulesOf(generation);
