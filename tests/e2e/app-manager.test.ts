@@ -103,7 +103,7 @@ test("what a person did wrong is said, with what to do", async () => {
   ] as const;
   for (const [words, exitCode, expected] of failed) {
     const outcome = await app(...words);
-    expect(outcome, words.join(" ")).toMatchObject({ exitCode, stdout: "" });
+    expect({ words, ...outcome }).toMatchObject({ words, exitCode, stdout: "" });
     expect(outcome.stderr).toMatch(expected);
   }
   expect(await output("ls", "-q")).toBe("wrong\n");

@@ -22,7 +22,7 @@ beforeAll(async () => {
   const gvisor = new GvisorHost({ baseUrl: server.url, apiKey: server.key });
   manager = new LiveManager({ hosts: [gvisor], stateDir: join(top, "state") });
   host = new PluginHost(manager);
-  expect(await host.load(join(top, "installed"))).toEqual(["count", "greedy", "shout"]);
+  await host.load(join(top, "installed"));
 });
 afterAll(async () => {
   await manager[Symbol.asyncDispose]();
