@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { ReloadCause } from "../events/live-event.ts";
 
 const MiB = 1024 * 1024;
 
@@ -79,6 +80,12 @@ export interface AppInfo {
   createdAt: string;
   updatedAt: string;
   ports: { port: number; host: string; hostPort: number }[];
+}
+
+export interface ReloadOptions {
+  cause: ReloadCause;
+  /** A value that is passed to `codeChange`. */
+  extra?: unknown;
 }
 
 /** What `hotReload` did. */
