@@ -118,10 +118,10 @@ export class AppClient {
   }
 }
 
-function errorOf({ code, message, suggestion, diagnostics }: AppFailure): SandboxError {
+function errorOf({ code, message, suggestion, details = {} }: AppFailure): SandboxError {
   const known: ErrorCode = code in errorCodes ? (code as ErrorCode) : "internal";
   return new SandboxError(known, message, {
     ...(suggestion === undefined ? {} : { suggestion }),
-    ...(diagnostics === undefined ? {} : { details: { diagnostics } }),
+    details,
   });
 }

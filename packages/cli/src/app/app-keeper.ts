@@ -3,7 +3,7 @@ import { mkdir, open, rm } from "node:fs/promises";
 import { createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { messageOf } from "@atoll/host";
-import { ReloadFailed, RequestFailed, type LiveEvent } from "@atoll/live";
+import type { LiveEvent } from "@atoll/live";
 import { isSandboxError, SandboxError } from "@atoll/protocol";
 import type { Cli } from "../cli.ts";
 import { socketAddress, socketName } from "../host/server-keeper.ts";
@@ -156,12 +156,7 @@ function parse(text: string): AppRequest {
 
 /** What a command says to its user about a failure. */
 function failureOf(error: unknown): AppFailure {
-  if (error instanceof ReloadFailed) {
-    return { code: "invalid_argument", message: error.message, diagnostics: [...error.diagnostics] };
-  }
-  // The runtime's codes say whose fault it was; one that commands do not know is shown with its message.
-  if (error instanceof RequestFailed) return { code: error.error.code, message: error.message };
   if (!isSandboxError(error)) return { code: "internal", message: messageOf(error) };
-  const { code, message, suggestion } = error;
-  return { code, message, ...(suggestion === undefined ? {} : { suggestion }) };
+  const { code, message, suggestion, details } = error;
+  return { code, message, details, ...(suggestion === undefined ? {} : { suggestion }) };
 }

@@ -1,4 +1,4 @@
-import { AppId, type AppInfo, type Diagnostic, type LiveEvent, type LiveManager } from "@atoll/live";
+import { AppId, type AppInfo, type LiveEvent, type LiveManager } from "@atoll/live";
 import { z } from "zod";
 
 /** The server for apps of the level `gvisor`, as the settings of the command name it. */
@@ -84,12 +84,12 @@ export interface AppReplies {
   remove: null;
 }
 
-/** A failure, with the mistakes in the code of the app that caused it. */
+/** A failure; `details` has the mistakes in the code of the app that caused it, if any did. */
 export interface AppFailure {
   code: string;
   message: string;
   suggestion?: string;
-  diagnostics?: Diagnostic[];
+  details?: Record<string, unknown>;
 }
 
 /**

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { messageOf } from "@atoll/host";
 import { BubblewrapHost, LiveManager, ProcessHost, RequestFailed, type LiveEvent } from "@atoll/live";
-import { SandboxError, type ErrorCode } from "@atoll/protocol";
+import { SandboxError } from "@atoll/protocol";
 import type { Cli } from "../cli.ts";
 import { AppLog } from "./app-log.ts";
 import { AppRecords, firstInfo, leftBehind, type AppRecord } from "./app-records.ts";
@@ -155,9 +155,9 @@ export class KeptApps implements AsyncDisposable {
       return { value: null };
     } catch (error) {
       if (!(error instanceof RequestFailed)) throw error;
-      const isUnknown = error.error.code === "not_found";
+      const isUnknown = error.code === "not_found";
       const what = `${isCast ? "cast" : "call"} ${service}.${name} of app ${id}`;
-      throw new SandboxError(codes[error.error.code] ?? "internal", `Cannot ${what}: ${error.message}`, {
+      throw new SandboxError(error.code, `Cannot ${what}: ${error.message}`, {
         ...(isUnknown ? { suggestion: `"atoll app info ${id}" lists its services.` } : {}),
         cause: error,
       });
@@ -243,16 +243,6 @@ export class KeptApps implements AsyncDisposable {
     });
   }
 }
-
-/** The codes of the runtime that mean the same to a caller as one of ours. */
-const codes: Partial<Record<RequestFailed["error"]["code"], ErrorCode>> = {
-  not_found: "not_found",
-  timed_out: "timed_out",
-  invalid_state: "invalid_state",
-  handler_failed: "conflict",
-  mailbox_full: "limit_reached",
-  too_large: "limit_reached",
-};
 
 const unknownApp = (id: string): SandboxError =>
   new SandboxError("not_found", `There is no app ${id}`, { suggestion: `"atoll app ls" lists the apps.` });
