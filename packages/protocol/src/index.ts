@@ -53,6 +53,19 @@ export {
 } from "./sandbox.ts";
 export { AccessPolicy, internetOnly, isolatingDrivers, keyPolicy } from "./access-policy.ts";
 export { ApiEvent } from "./api-event.ts";
+export {
+  AuditHead,
+  AuditHeadText,
+  AuditLevel,
+  auditLevels,
+  AuditLine,
+  AuditMessage,
+  AuditPage,
+  AuditProblem,
+  AuditQuery,
+  AuditVerification,
+  type AuditQueryInput,
+} from "./audit.ts";
 export { CreateKey, KeyCreated, KeyInfo, KeyVerb, keyVerbs, type CreateKeyInput } from "./auth.ts";
 export {
   CommandId,

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
-import { redact, type AuditEntry } from "@atoll/guard";
+import { redact, type AuditEntry, type AuditKind } from "@atoll/guard";
 import {
   firstToAbort,
   httpHeaders,
@@ -11,7 +11,13 @@ import {
   type Route,
   type RouteName,
 } from "@atoll/protocol";
-import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import {
+  fastify,
+  type FastifyContextConfig,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from "fastify";
 import { credentialsOf, type Authenticator } from "../auth/authenticator.ts";
 import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
 import type { Config } from "../config/config.ts";
@@ -65,7 +71,7 @@ export interface AppOptions {
     /** Resumes the sandbox if it is paused. */
     wake(id: SandboxId): Promise<void>;
   };
-  audit: (entry: AuditEntry) => void;
+  audit: (entry: AuditEntry, kind: AuditKind) => void;
   log: Log;
   metrics: Metrics;
   tracing: Tracing;
@@ -76,8 +82,8 @@ export interface AppOptions {
 
 declare module "fastify" {
   interface FastifyContextConfig {
-    /** The name of the route, if its requests go into the audit log. */
-    auditName?: string;
+    /** The name of the route and what its requests are, if they go into the audit log. */
+    audited?: { what: RouteName; kind: "change" | "read" };
   }
 }
 
@@ -87,6 +93,8 @@ interface RequestFacts {
   params?: unknown;
   errorCode?: string;
   notes?: Record<string, unknown>;
+  /** Whether its result is in the audit log already. */
+  isRecorded?: true;
   /** The counters of its socket when the request began: the bytes of the request itself are the difference. */
   bytesRead: number;
   bytesWritten: number;
@@ -124,6 +132,14 @@ export function buildApp(options: AppOptions): FastifyInstance {
     reply.header("x-request-id", request.id);
     reply.header("x-content-type-options", "nosniff");
     reply.header("cache-control", "no-store");
+  });
+  // What a client was told has happened must be in the audit log, also if this process is killed right after.
+  app.addHook("onSend", async (request, reply, payload) => {
+    const isStream = payload !== null && typeof payload === "object" && !Buffer.isBuffer(payload);
+    if (isStream && request.method === "GET") return;
+    const outcome = isStream ? "started" : request.raw.socket.destroyed ? "client left" : "ok";
+    const bytesOut = typeof payload === "string" ? Buffer.byteLength(payload) : 0;
+    auditRequest(request, reply, options, { outcome, bytesOut });
   });
   app.addHook("onResponse", async (request, reply) => recordRequest(request, reply, options));
   const names = Object.keys(routes) as RouteName[];
@@ -173,8 +189,7 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
     method: route.method,
     url: route.path,
     exposeHeadRoute: false,
-    // Requests that only read change nothing, and appear only in the server's log.
-    config: ["public", "server", "read", "events", "metrics"].includes(route.verb) ? {} : { auditName: name },
+    config: auditConfig(name, route.verb),
     onRequest: async (request, reply) => {
       if (!takesStream(name)) guardAgainstSlowness(request.raw, reply.raw, false, options.config);
       await admit(request, reply, name, route, options);
@@ -205,6 +220,12 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
       });
     },
   });
+}
+
+/** Requests that only read are recorded where the level is `full`. */
+function auditConfig(what: RouteName, verb: Route["verb"]): Pick<FastifyContextConfig, "audited"> {
+  if (verb === "public" || verb === "server" || verb === "metrics") return {};
+  return { audited: { what, kind: verb === "read" || verb === "events" ? "read" : "change" } };
 }
 
 function takesStream(name: RouteName): boolean {
@@ -340,18 +361,17 @@ function answerError(thrown: unknown, request: FastifyRequest, reply: FastifyRep
 /**
  * Logs one line per request, with everything that is useful and nothing that is secret: no query, no headers, no body.
  */
-function recordRequest(request: FastifyRequest, reply: FastifyReply, { metrics, log, audit }: AppOptions): void {
+function recordRequest(request: FastifyRequest, reply: FastifyReply, options: AppOptions): void {
+  const { metrics, log } = options;
   const facts = factsFor(request);
-  const { url: route = "none", config } = request.routeOptions;
+  const { url: route = "none" } = request.routeOptions;
   const { method, id: requestId } = request;
   const status = reply.statusCode;
   const durationMs = Math.round(reply.elapsedTime * 10) / 10;
   const who = facts.principal === undefined ? undefined : nameOf(facts.principal);
-  const { socket } = request.raw;
-  // A short body arrives together with its headers, before the socket's counter can be read.
-  const bytesIn = Math.max(socket.bytesRead - facts.bytesRead, Number(request.headers["content-length"] ?? 0));
-  const bytesOut = socket.bytesWritten - facts.bytesWritten;
-  const about = redact({ ...(facts.params as object | undefined), ...facts.notes }) as Record<string, unknown>;
+  const bytesIn = bytesInOf(request, facts);
+  const bytesOut = request.raw.socket.bytesWritten - facts.bytesWritten;
+  const about = aboutRequest(facts);
   metrics.request({ method, route, status, seconds: reply.elapsedTime / 1000 });
   const remote = request.ip;
   const error = facts.errorCode;
@@ -360,20 +380,44 @@ function recordRequest(request: FastifyRequest, reply: FastifyReply, { metrics, 
     { requestId, traceId, method, route, ...about, status, durationMs, bytesIn, bytesOut, who, error, remote },
     "request answered",
   );
-  if (config.auditName === undefined) return;
-  const sandboxId = "id" in about ? String(about.id) : undefined;
-  const result = error ?? (reply.raw.writableFinished ? "ok" : "client left");
-  audit({
-    who: who ?? "nobody",
-    what: config.auditName,
-    sandboxId,
-    result,
-    bytesIn,
+  auditRequest(request, reply, options, { outcome: reply.raw.writableFinished ? "ok" : "client left", bytesOut });
+}
+
+/** Writes the line of a request, once; before it, a stream has one that says that it started. */
+function auditRequest(request: FastifyRequest, reply: FastifyReply, { audit }: AppOptions,
+  { outcome, bytesOut }: { outcome: string; bytesOut: number },
+): void {
+  const facts = factsFor(request);
+  const { audited } = request.routeOptions.config;
+  if (audited === undefined || facts.isRecorded === true) return;
+  if (outcome !== "started") facts.isRecorded = true;
+  const about = aboutRequest(facts);
+  const error = facts.errorCode;
+  const entry = {
+    who: facts.principal === undefined ? "nobody" : nameOf(facts.principal),
+    what: audited.what,
+    sandboxId: "id" in about ? String(about["id"]) : undefined,
+    result: error ?? outcome,
+    bytesIn: bytesInOf(request, facts),
     bytesOut,
-    durationMs,
-    requestId,
+    durationMs: Math.round(reply.elapsedTime * 10) / 10,
+    requestId: request.id,
     details: about,
-  });
+  };
+  audit(entry, isRefusal(error) ? "security" : audited.kind);
+}
+
+function isRefusal(error: string | undefined): boolean {
+  return error === "permission_denied" || error === "unauthenticated";
+}
+
+function aboutRequest({ params, notes }: RequestFacts): Record<string, unknown> {
+  return redact({ ...(params as object | undefined), ...notes }) as Record<string, unknown>;
+}
+
+function bytesInOf({ raw: { socket }, headers }: FastifyRequest, facts: RequestFacts): number {
+  // A short body arrives together with its headers, before the socket's counter can be read.
+  return Math.max(socket.bytesRead - facts.bytesRead, Number(headers["content-length"] ?? 0));
 }
 
 function endSpan(
