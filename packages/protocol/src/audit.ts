@@ -1,14 +1,6 @@
 import { z } from "zod";
 import { SandboxId } from "./ids.ts";
 
-/**
- * How much of what concerns a sandbox is recorded: `full` also what only reads, `basic` what changes something or was
- * refused, `none` only what the server did for security.
- */
-export const auditLevels = ["full", "basic", "none"] as const;
-export const AuditLevel = z.enum(auditLevels);
-export type AuditLevel = z.infer<typeof AuditLevel>;
-
 const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, "64 hexadecimal digits");
 
 /** The last line of the chain: whoever keeps it can tell later whether the log before it is still the same. */

@@ -25,6 +25,7 @@ export {
   type SandboxEvent,
   type SandboxState,
 } from "./lifecycle.ts";
+export { defaultSoftLimit, LimitLevels, type LimitChange, type LimitReading } from "./limit-levels.ts";
 export {
   AskedLimits,
   LimitCeilings,
@@ -56,8 +57,6 @@ export { ApiEvent } from "./api-event.ts";
 export {
   AuditHead,
   AuditHeadText,
-  AuditLevel,
-  auditLevels,
   AuditLine,
   AuditMessage,
   AuditPage,
@@ -101,5 +100,20 @@ export {
   ServerRef,
   TakenOver,
 } from "./sandbox-api.ts";
+export {
+  allowsOperation,
+  AuditLevel,
+  builtInProfiles,
+  CustomProfile,
+  driversOf,
+  HardLimitAction,
+  IsolationLevel,
+  Operation,
+  ProfileLimits,
+  ProfileName,
+  SecurityProfile,
+  standardProfile,
+} from "./security-profile.ts";
 export { SnapshotInfo, SnapshotName, SnapshotRef } from "./snapshot.ts";
 export { binaryHeader, ClientMessage, ServerMessage, websocketProtocol, type ClientMessageInput } from "./websocket.ts";
+export { UsageHistory, UsageSample } from "./usage-history.ts";

@@ -1,6 +1,6 @@
 export { packDirectory } from "./archives/pack-directory.ts";
 export { unpackArchive } from "./archives/unpack-archive.ts";
-export { compilePolicy, type CompiledPolicy } from "./egress/compile-policy.ts";
+export { compilePolicy, type CompiledPolicy } from "@atoll/guard";
 export { createEgressHandler, type EgressDecision } from "./egress/create-egress-handler.ts";
 export { proxyEnvironment, proxyPort } from "./egress/proxy-environment.ts";
 export { PortProxy } from "./ports/port-proxy.ts";

@@ -6,8 +6,8 @@ import { isRecorded, type AuditEntry, type AuditKind } from "./audit-entry.ts";
 import { currentFile, lastLineOf, rotatedFiles, rotatedName, stampOf } from "./audit-files.ts";
 import { chainLine, longestLine, parseChained, parseLine } from "./chain.ts";
 import { HeadFile } from "./head-record.ts";
-import { redact } from "./redact.ts";
 import { recoverLog } from "./recover-log.ts";
+import { redact } from "./redact.ts";
 
 export interface AuditOptions {
   /** The key of the server, with which it proves that it wrote the log. */

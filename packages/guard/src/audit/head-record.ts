@@ -68,7 +68,8 @@ export function readHead(dir: string, key: Buffer | undefined): ReadHead {
   if (text === "") return "missing";
   try {
     const { mac, ...record } = HeadRecord.parse(JSON.parse(text));
-    const isAuthentic = key === undefined ? undefined : isSame(authenticate(key, `head ${JSON.stringify(record)}`), mac);
+    const isAuthentic =
+      key === undefined ? undefined : isSame(authenticate(key, `head ${JSON.stringify(record)}`), mac);
     return { record, isAuthentic };
   } catch {
     return "unreadable";

@@ -1,5 +1,5 @@
-import { closeSync, openSync, readSync, renameSync, rmSync, truncateSync, statSync } from "node:fs";
 import { createHash } from "node:crypto";
+import { closeSync, openSync, readSync, renameSync, rmSync, truncateSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { AuditHead } from "@atoll/protocol";
 import { auditFiles, currentFile, lastLineOf, rotatedFiles, rotatedName, stampOf } from "./audit-files.ts";

@@ -136,7 +136,8 @@ class LogCheck {
     const dropped = this.#record?.dropped;
     // A file that was about to be dropped may still be there; then its own lines are the beginning.
     const before = dropped !== undefined && first.seq > dropped.seq ? dropped : undefined;
-    this.#top = before ?? (first.seq === 1 || dropped === undefined ? origin : { seq: first.seq - 1, hash: first.prev });
+    this.#top =
+      before ?? (first.seq === 1 || dropped === undefined ? origin : { seq: first.seq - 1, hash: first.prev });
     this.#last = this.#top;
   }
 

@@ -1,3 +1,4 @@
+import { ruleBeyond } from "@atoll/guard";
 import {
   internetOnly,
   SandboxError,
@@ -8,7 +9,6 @@ import {
   type EgressPolicy,
   type KeyInfo,
 } from "@atoll/protocol";
-import { ruleBeyond } from "../egress/compile-policy.ts";
 
 /** The owner of a ceiling, as errors name it. */
 type CeilingOwner = "key" | "server";

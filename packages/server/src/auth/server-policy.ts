@@ -1,8 +1,8 @@
 import { readFile, statfs } from "node:fs/promises";
 import { availableParallelism, totalmem } from "node:os";
+import { compilePolicy } from "@atoll/guard";
 import { internetOnly, isolatingDrivers, type AccessPolicy, type LimitCeilings } from "@atoll/protocol";
 import type { Config } from "../config/config.ts";
-import { compilePolicy } from "../egress/compile-policy.ts";
 import type { PooledShape } from "../manager/warm-pool.ts";
 import { Bounds } from "./bounds.ts";
 

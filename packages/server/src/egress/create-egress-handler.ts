@@ -1,11 +1,9 @@
 import type { Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import type { EgressAnswer, EgressRequest, EgressHandler } from "@atoll/engine";
+import { parseAddress, parseHost, type CompiledPolicy } from "@atoll/guard";
 import { deadlineAfter } from "@atoll/protocol";
-import { parseAddress } from "./address.ts";
-import type { CompiledPolicy } from "./compile-policy.ts";
 import { connectFirst, type Connected } from "./connect-first.ts";
-import { parseHost } from "./host.ts";
 import { Pace } from "./pace.ts";
 import { resolveName, type ResolveName } from "./resolve-name.ts";
 

@@ -1,6 +1,6 @@
 import type { EgressHandler } from "@atoll/engine";
+import { allOf, compilePolicy, type CompiledPolicy } from "@atoll/guard";
 import { internetOnly, type EgressPolicy, type SandboxId } from "@atoll/protocol";
-import { allOf, compilePolicy, type CompiledPolicy } from "./compile-policy.ts";
 import { createEgressHandler, type EgressDecision, type EgressGate } from "./create-egress-handler.ts";
 import { RefusalTally, type LoggedRefusal } from "./refusal-tally.ts";
 import type { ResolveName } from "./resolve-name.ts";

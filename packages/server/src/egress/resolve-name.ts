@@ -1,6 +1,6 @@
 import { Resolver } from "node:dns/promises";
 import { readFile } from "node:fs/promises";
-import { parseAddress } from "./address.ts";
+import { parseAddress } from "@atoll/guard";
 
 /**
  * Resolves a name to its addresses, best first; the list is empty when there is no such name. Rejects when no name

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
-import { redact, type AuditEntry, type AuditKind } from "@atoll/guard";
+import type { AuditEntry, AuditKind } from "@atoll/guard";
 import {
   firstToAbort,
   httpHeaders,
@@ -11,13 +11,7 @@ import {
   type Route,
   type RouteName,
 } from "@atoll/protocol";
-import {
-  fastify,
-  type FastifyContextConfig,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-} from "fastify";
+import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { credentialsOf, type Authenticator } from "../auth/authenticator.ts";
 import { assertMay, nameOf, type Principal } from "../auth/principal.ts";
 import type { Config } from "../config/config.ts";
@@ -30,6 +24,15 @@ import { allowOrigins } from "./cors.ts";
 import { errorBody, errorReply } from "./error-reply.ts";
 import type { Call, Handlers } from "./handlers.ts";
 import { asked, parsePart, readPart } from "./parse-request.ts";
+import {
+  aboutRequest,
+  auditConfig,
+  auditRequest,
+  bytesInOf,
+  factsFor,
+  openFacts,
+  type RequestFacts,
+} from "./request-audit.ts";
 import { revocableBody } from "./revocable-body.ts";
 import { sendReply } from "./send-reply.ts";
 import { guardAgainstSlowness } from "./slow-requests.ts";
@@ -80,27 +83,6 @@ export interface AppOptions {
   before: readonly RawHandler[];
 }
 
-declare module "fastify" {
-  interface FastifyContextConfig {
-    /** The name of the route and what its requests are, if they go into the audit log. */
-    audited?: { what: RouteName; kind: "change" | "read" };
-  }
-}
-
-/** What is known of a request while it lasts. */
-interface RequestFacts {
-  principal?: Principal;
-  params?: unknown;
-  errorCode?: string;
-  notes?: Record<string, unknown>;
-  /** Whether its result is in the audit log already. */
-  isRecorded?: true;
-  /** The counters of its socket when the request began: the bytes of the request itself are the difference. */
-  bytesRead: number;
-  bytesWritten: number;
-}
-
-const factsByRequest = new WeakMap<FastifyRequest, RequestFacts>();
 const spanByRequest = new WeakMap<IncomingMessage, Span>();
 const maxHeaderBytes = 32 * 1024;
 
@@ -127,8 +109,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     return answerError(error, request, reply, log);
   });
   app.addHook("onRequest", async (request, reply) => {
-    const { bytesRead, bytesWritten } = request.raw.socket;
-    factsByRequest.set(request, { bytesRead, bytesWritten });
+    openFacts(request);
     reply.header("x-request-id", request.id);
     reply.header("x-content-type-options", "nosniff");
     reply.header("cache-control", "no-store");
@@ -139,7 +120,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     if (isStream && request.method === "GET") return;
     const outcome = isStream ? "started" : request.raw.socket.destroyed ? "client left" : "ok";
     const bytesOut = typeof payload === "string" ? Buffer.byteLength(payload) : 0;
-    auditRequest(request, reply, options, { outcome, bytesOut });
+    auditRequest(request, reply, options.audit, { outcome, bytesOut });
   });
   app.addHook("onResponse", async (request, reply) => recordRequest(request, reply, options));
   const names = Object.keys(routes) as RouteName[];
@@ -222,12 +203,6 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
   });
 }
 
-/** Requests that only read are recorded where the level is `full`. */
-function auditConfig(what: RouteName, verb: Route["verb"]): Pick<FastifyContextConfig, "audited"> {
-  if (verb === "public" || verb === "server" || verb === "metrics") return {};
-  return { audited: { what, kind: verb === "read" || verb === "events" ? "read" : "change" } };
-}
-
 function takesStream(name: RouteName): boolean {
   const route: Route = routes[name];
   return typeof route.body === "string";
@@ -285,12 +260,6 @@ async function admit(
   const isAboutHold = name === "holdSandbox" || name === "unholdSandbox";
   if (verb !== "read" && !isAboutHold) sandboxes.assertNotHeld(id, requesterOf(request, facts));
   if (sandboxes.isHere(id)) whenClosed(reply.raw, sandboxes.retain(id));
-}
-
-function factsFor(request: FastifyRequest): RequestFacts {
-  const facts = factsByRequest.get(request) ?? { bytesRead: 0, bytesWritten: 0 };
-  factsByRequest.set(request, facts);
-  return facts;
 }
 
 function requesterOf(request: FastifyRequest, { principal }: RequestFacts): Requester {
@@ -380,44 +349,7 @@ function recordRequest(request: FastifyRequest, reply: FastifyReply, options: Ap
     { requestId, traceId, method, route, ...about, status, durationMs, bytesIn, bytesOut, who, error, remote },
     "request answered",
   );
-  auditRequest(request, reply, options, { outcome: reply.raw.writableFinished ? "ok" : "client left", bytesOut });
-}
-
-/** Writes the line of a request, once; before it, a stream has one that says that it started. */
-function auditRequest(request: FastifyRequest, reply: FastifyReply, { audit }: AppOptions,
-  { outcome, bytesOut }: { outcome: string; bytesOut: number },
-): void {
-  const facts = factsFor(request);
-  const { audited } = request.routeOptions.config;
-  if (audited === undefined || facts.isRecorded === true) return;
-  if (outcome !== "started") facts.isRecorded = true;
-  const about = aboutRequest(facts);
-  const error = facts.errorCode;
-  const entry = {
-    who: facts.principal === undefined ? "nobody" : nameOf(facts.principal),
-    what: audited.what,
-    sandboxId: "id" in about ? String(about["id"]) : undefined,
-    result: error ?? outcome,
-    bytesIn: bytesInOf(request, facts),
-    bytesOut,
-    durationMs: Math.round(reply.elapsedTime * 10) / 10,
-    requestId: request.id,
-    details: about,
-  };
-  audit(entry, isRefusal(error) ? "security" : audited.kind);
-}
-
-function isRefusal(error: string | undefined): boolean {
-  return error === "permission_denied" || error === "unauthenticated";
-}
-
-function aboutRequest({ params, notes }: RequestFacts): Record<string, unknown> {
-  return redact({ ...(params as object | undefined), ...notes }) as Record<string, unknown>;
-}
-
-function bytesInOf({ raw: { socket }, headers }: FastifyRequest, facts: RequestFacts): number {
-  // A short body arrives together with its headers, before the socket's counter can be read.
-  return Math.max(socket.bytesRead - facts.bytesRead, Number(headers["content-length"] ?? 0));
+  auditRequest(request, reply, options.audit, { outcome: reply.raw.writableFinished ? "ok" : "client left", bytesOut });
 }
 
 function endSpan(

@@ -18,8 +18,7 @@ export function auditHandlers({ manager }: Parts) {
         refused: (error) => ({ type: "refused", error }),
       }),
     getAuditHead: () => audit.head,
-    verifyAudit: ({ query, signal }) =>
-      verifyLog(audit.dir, { key: audit.key, expected: query.head, signal }),
+    verifyAudit: ({ query, signal }) => verifyLog(audit.dir, { key: audit.key, expected: query.head, signal }),
   } satisfies Partial<Handlers>;
 }
 
@@ -41,7 +40,8 @@ async function* tail(
     const query = AuditQuery.parse({ before: shownUpTo + 1, limit: Math.max(1, lines) });
     const page = await queryLog(audit.dir, query, signal);
     if (lines > 0) for (const line of page.lines) yield { type: "line", line };
-    while (follow && !signal.aborted) {
+    if (!follow) return;
+    while (!signal.aborted) {
       const line = waiting.shift();
       if (line !== undefined) yield { type: "line", line };
       else if (skipped > 0) {

@@ -1,6 +1,6 @@
+import { compilePolicy } from "@atoll/guard";
 import { SandboxError, type KeyInfo, type SandboxCreated, type TemplateName } from "@atoll/protocol";
 import { assertMayUseTemplate, canSee, isAdmin, type Principal } from "../auth/principal.ts";
-import { compilePolicy } from "../egress/compile-policy.ts";
 import { missingSandbox } from "../manager/sandbox-registry.ts";
 import type { SnapshotSource } from "../snapshots/snapshot-library.ts";
 import { snapshotUserOf } from "../snapshots/snapshot-user.ts";

@@ -1,6 +1,6 @@
+import { compilePolicy } from "@atoll/guard";
 import { SandboxError } from "@atoll/protocol";
 import { describeConfig } from "../config/read-config.ts";
-import { compilePolicy } from "../egress/compile-policy.ts";
 import { waitForPort } from "../ports/wait-for-port.ts";
 import { EventStream, WithStatus, type Handlers } from "./handlers.ts";
 import type { Parts } from "./parts.ts";

@@ -2,9 +2,9 @@ import { once } from "node:events";
 import { createServer, type AddressInfo, type Server, type Socket } from "node:net";
 import { networkInterfaces } from "node:os";
 import type { EgressAnswer } from "@atoll/engine";
+import { compilePolicy } from "@atoll/guard";
 import { EgressPolicy, type EgressPolicyInput } from "@atoll/protocol";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { compilePolicy } from "../../src/egress/compile-policy.ts";
 import { createEgressHandler, type EgressDecision, type EgressGate } from "../../src/egress/create-egress-handler.ts";
 import type { ResolveName } from "../../src/egress/resolve-name.ts";
 

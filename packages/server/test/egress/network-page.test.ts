@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
+import { compilePolicy } from "@atoll/guard";
 import { expect, test } from "vitest";
-import { compilePolicy } from "../../src/egress/compile-policy.ts";
 
 const page = readFileSync(new URL("../../../../docs/network.md", import.meta.url), "utf8");
 const rows = [...page.matchAll(/^\| `(.+?)` +\| `(.+?)` port (\d+) +\| (allowed|refused) +\|$/gm)].map(

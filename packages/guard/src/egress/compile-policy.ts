@@ -62,7 +62,16 @@ interface Rules {
   deny: Rule[];
 }
 
+/** Parsed policies. A changed policy is another object, so that an entry never becomes wrong. */
+const parsed = new WeakMap<EgressPolicy, Rules>();
+
 function parseRules(policy: EgressPolicy): Rules {
+  const rules = parsed.get(policy) ?? parseAllRules(policy);
+  parsed.set(policy, rules);
+  return rules;
+}
+
+function parseAllRules(policy: EgressPolicy): Rules {
   const issues: { path: [string, number]; message: string }[] = [];
   const parse = (list: "allow" | "deny"): Rule[] =>
     policy[list].flatMap((text, index) => {
