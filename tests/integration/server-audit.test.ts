@@ -39,7 +39,7 @@ async function atollCommand(...words: string[]): Promise<CommandOutcome> {
   return await running.ended;
 }
 
-test("every change that a client was told of is in the chain after kill -9, and the chain goes on", async () => {
+test("each change that was answered is in the chain after kill -9, and the chain goes on", async () => {
   const acknowledged: string[] = [];
   const flood = Promise.allSettled(
     [1, 2, 3].map(async (writer) => {

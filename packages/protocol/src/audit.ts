@@ -3,7 +3,7 @@ import { SandboxId } from "./ids.ts";
 
 const Sha256 = z.string().regex(/^[0-9a-f]{64}$/, "64 hexadecimal digits");
 
-/** The last line of the chain: whoever keeps it can tell later whether the log before it is still the same. */
+/** The last line of the chain. A client that keeps it can check later whether the log before it is still the same. */
 export const AuditHead = z.strictObject({ seq: z.int().min(0), hash: Sha256 });
 export type AuditHead = z.infer<typeof AuditHead>;
 
@@ -25,7 +25,7 @@ export const AuditLine = z.looseObject({
 });
 export type AuditLine = z.infer<typeof AuditLine>;
 
-export const auditProblems = ["changed", "missing", "reordered", "repeated", "torn", "head", "unknown_file"] as const;
+const auditProblems = ["changed", "missing", "reordered", "repeated", "torn", "head", "unknown_file"] as const;
 
 /** One place where the log is not what was written. */
 export const AuditProblem = z.strictObject({
@@ -68,7 +68,7 @@ export const AuditHeadText = z
 
 const limit = z.coerce.number().int().min(1).max(1_000);
 
-/** Which lines are wanted; the newest that match are returned, in the order in which they were written. */
+/** The newest lines that match are returned, in the order in which they were written. */
 export const AuditQuery = z.strictObject({
   who: z.string().max(200).optional(),
   what: z.string().max(200).optional(),
@@ -84,7 +84,7 @@ export const AuditQuery = z.strictObject({
 export type AuditQuery = z.infer<typeof AuditQuery>;
 export type AuditQueryInput = z.input<typeof AuditQuery>;
 
-/** A page of lines; `hasMore` says that older ones match, too. */
+/** A page of lines. `hasMore` says that older ones match, too. */
 export const AuditPage = z.strictObject({ lines: z.array(AuditLine), hasMore: z.boolean() });
 export type AuditPage = z.infer<typeof AuditPage>;
 

@@ -55,7 +55,7 @@ function queryCommand(cli: Cli): Command {
       "atoll audit query --result permission_denied --since 2026-01-31T00:00:00Z",
     ],
   })
-    .option("--who <principal>", "the id of a key, sandbox:<id>, server or nobody")
+    .option("--who <principal>", "the id of a key, sandbox:<id>, or server")
     .option("--what <action>", "the name of a route or of an action of the server, such as runCommand")
     .option("--sandbox <sandbox>", "about this one: its id, or the beginning of it")
     .option("--result <result>", "ok, or the code of an error")

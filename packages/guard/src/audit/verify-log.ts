@@ -157,7 +157,7 @@ class LogCheck {
       this.#report({ kind: "repeated", file, line, message: `Line ${seq} was there before.` });
       return;
     }
-    const message = `Line ${seq} and those that follow are in the wrong place: they belong before line ${this.#top.seq}.`;
+    const message = `Line ${seq} and those that follow belong further up, before line ${this.#top.seq}.`;
     this.#report({ kind: "reordered", file, line, message });
   }
 

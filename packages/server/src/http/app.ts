@@ -114,7 +114,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
     reply.header("x-content-type-options", "nosniff");
     reply.header("cache-control", "no-store");
   });
-  // What a client was told has happened must be in the audit log, also if this process is killed right after.
+  // What a client got an answer about must be in the audit log, also if this process is killed right after.
   app.addHook("onSend", async (request, reply, payload) => {
     const isStream = payload !== null && typeof payload === "object" && !Buffer.isBuffer(payload);
     if (isStream && request.method === "GET") return;
