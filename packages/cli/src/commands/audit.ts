@@ -106,7 +106,7 @@ function verifyCommand(cli: Cli): Command {
 }
 
 function headCommand(cli: Cli): Command {
-  return verb(cli, "head", "Print <seq>:<hash> of the last line, to keep elsewhere", {
+  return verb(cli, "head", "Print the number and hash of the last line, to keep elsewhere", {
     examples: ["atoll audit head", 'atoll audit verify --head "$(cat kept-head)"'],
   }).action(async () => {
     const head = await cli.during("Asking", (await cli.atoll()).audit.head({ signal: cli.signal }));
