@@ -11,7 +11,7 @@ import { AppRequest, maxRequestBytes, type AppFailure, type AppLine } from "./ap
 import { KeptApps } from "./kept-apps.ts";
 
 /** How long a manager without an app and without a command waits for one. */
-const idleMs = 30_000;
+const idleMs = 5_000;
 /** A command that does not read its events is left behind, so that they do not fill the memory. */
 const mostUnsentBytes = 16 * 1024 * 1024;
 
