@@ -25,7 +25,9 @@ export interface ImportRules {
   profile: string;
   /** Why a module of Node cannot be imported, by its name without `node:`. */
   modules: Record<string, string>;
-  /** The same for modules that are not known here, such as those of a later Node. */
+  /** All modules of Node that these rules know. */
+  known: string[];
+  /** The same as in `modules` for those that they do not know, such as those of a later Node. */
   others: string | null;
   /** Packages that the profile restricts. */
   packages: string[];
@@ -42,6 +44,7 @@ export function importRules(profile: SecurityProfile): ImportRules | undefined {
   const rules: ImportRules = {
     profile: profile.name,
     modules: {},
+    known: [...knownModules],
     others: null,
     packages: profile.restrictedModules.filter((module) => builtinName(module) === undefined),
     functions: {},

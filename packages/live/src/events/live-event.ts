@@ -38,7 +38,9 @@ export type LiveEventBody =
   | { type: "service.stop"; service: string; reason: string }
   | { type: "process.end"; reason: string; willRestart: boolean }
   | { type: "log"; level: "log" | "warn" | "error"; text: string; service?: string }
-  | { type: "watch.change"; files: string[] };
+  | { type: "watch.change"; files: string[] }
+  /** The app tried what its profile does not allow, and was refused. */
+  | { type: "security.denied"; what: string; reason: string };
 
 export type ReloadCause = "request" | "watch" | "rollback";
 export type ReloadPhase = "compile" | "prepare" | "suspend" | "commit";
