@@ -1,13 +1,8 @@
-import { assertAllowed, profileCeiling, type ProfileBook } from "@atoll/guard";
-import { CustomProfile, ProfileName, SandboxError, SecurityProfile, standardProfile } from "@atoll/protocol";
-import { z } from "zod";
+import { assertAllowed, profileCeiling, ProfileBook } from "@atoll/guard";
+import { SandboxError, SecurityProfile, standardProfile } from "@atoll/protocol";
 import { missingCgroups } from "../isolation/app-cgroup.ts";
 import type { AppHost, IsolationLevel } from "../isolation/app-host.ts";
 import type { AppConfig, AppConfigInput } from "../manager/app-options.ts";
-
-/** The name of a profile, or one that is described in place. */
-export const AppProfile = z.union([ProfileName, CustomProfile]);
-type AppProfile = z.infer<typeof AppProfile>;
 
 /** The levels that isolate an app as strongly as each profile asks for. At `process` there is no wall. */
 const levelsOf: Readonly<Record<SecurityProfile["isolation"], readonly IsolationLevel[]>> = {
@@ -16,7 +11,7 @@ const levelsOf: Readonly<Record<SecurityProfile["isolation"], readonly Isolation
   low: ["gvisor", "bubblewrap", "process"],
 };
 
-export function resolveProfile(given: AppProfile, book: ProfileBook): SecurityProfile {
+export function resolveProfile(given: NonNullable<AppConfigInput["profile"]>, book: ProfileBook): SecurityProfile {
   return typeof given === "string" ? book.get(given) : SecurityProfile.parse({ name: "custom", ...given });
 }
 
@@ -34,7 +29,7 @@ export function assertWithin(profile: SecurityProfile, id: string, config: AppCo
   const limits = { memoryBytes, cpus, processes, fileBytes };
   const ceilings = profileCeiling(profile);
   // Which isolation a profile allows is decided below: apps have levels of their own instead of drivers.
-  assertAllowed({ operation: "create", profile, weakest: [], driver: "gvisor", limits, ceilings }, `create app ${id}`);
+  assertAllowed({ operation: "create", profile, driver: "gvisor", limits, ceilings }, `create app ${id}`);
   for (const port of config.ports) assertAllowed({ operation: "port", profile, port }, `create app ${id}`);
   const { isolation } = config;
   if (isolation === "strongest" || levelsOf[profile.isolation].includes(isolation)) return;
