@@ -1,5 +1,6 @@
 import { CustomProfile, ProfileName, standardProfile } from "@atoll/protocol";
 import { z } from "zod";
+import type { ReloadCause } from "../events/live-event.ts";
 
 const MiB = 1024 * 1024;
 
@@ -84,6 +85,12 @@ export interface AppInfo {
   createdAt: string;
   updatedAt: string;
   ports: { port: number; host: string; hostPort: number }[];
+}
+
+export interface ReloadOptions {
+  cause: ReloadCause;
+  /** A value that is passed to `codeChange`. */
+  extra?: unknown;
 }
 
 /** What `hotReload` did. */

@@ -1,7 +1,7 @@
 import { setTimeout } from "node:timers/promises";
 import { messageOf } from "@atoll/host";
 import { isSandboxError, SandboxError, type SecurityProfile } from "@atoll/protocol";
-import type { LiveEventBody, ReloadCause, ReloadPhase } from "../events/live-event.ts";
+import type { LiveEventBody, ReloadPhase } from "../events/live-event.ts";
 import { liveEventOf } from "../events/runtime-events.ts";
 import { ModuleGraph } from "../graph/module-graph.ts";
 import type { AppHost } from "../isolation/app-host.ts";
@@ -17,7 +17,7 @@ import {
   type RollbackTarget,
   type UseCause,
 } from "./app-code.ts";
-import type { AppConfig, AppInfo, ReloadResult } from "./app-options.ts";
+import type { AppConfig, AppInfo, ReloadOptions, ReloadResult } from "./app-options.ts";
 import { AppRecovery, type Kept } from "./app-recovery.ts";
 import { AppSnapshots } from "./app-snapshots.ts";
 import { AppStatus } from "./app-status.ts";
@@ -31,12 +31,6 @@ const graceMs = 2_000;
 const startTimeoutMs = 30_000;
 /** Each retry waits twice as long as the one before. */
 const firstRetryMs = 100;
-
-export interface ReloadOptions {
-  cause: ReloadCause;
-  /** A value that is passed to `codeChange`. */
-  extra?: unknown;
-}
 
 export interface LiveAppParts extends AppCodeParts {
   host: AppHost;
@@ -238,8 +232,7 @@ export class LiveApp {
     this.#code.places.stage(modules);
     const swap = new CodeSwap(this.#running.connection, this.config, this.#emit);
     try {
-      const change = { ...generation, names, removed, extra };
-      const { services, snapshots, phases } = await swap.run(change);
+      const { services, snapshots, phases } = await swap.run({ ...generation, names, removed, extra });
       this.#snapshots.merge(snapshots);
       const previous = { generation: before, snapshots: this.#snapshots.current };
       this.#recovery.left(previous);
@@ -293,20 +286,11 @@ export class LiveApp {
 
   #onRuntimeEvent(event: RuntimeEvent): void {
     if (event.t !== "ended") this.#emit(liveEventOf(event, this.#code.places));
-    switch (event.t) {
-      case "crash": {
-        const { service, reason } = event;
-        if (this.#probation?.covers(service) === true) this.#revert(this.#probation, `${service} crashed: ${reason}`);
-        return;
-      }
-      case "log":
-      case "started":
-      case "stopped":
-      case "denied":
-        return;
-      case "ended":
-        if (this.#probation !== undefined) this.#revert(this.#probation, event.reason);
-        else this.#recoverInTurn(new SandboxError("handler_failed", `its supervisor gave up: ${event.reason}`));
+    if (event.t === "crash" && this.#probation?.covers(event.service) === true) {
+      this.#revert(this.#probation, `${event.service} crashed: ${event.reason}`);
+    } else if (event.t === "ended") {
+      if (this.#probation !== undefined) this.#revert(this.#probation, event.reason);
+      else this.#recoverInTurn(new SandboxError("handler_failed", `its supervisor gave up: ${event.reason}`));
     }
   }
 

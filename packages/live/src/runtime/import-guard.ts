@@ -4,7 +4,7 @@ import { packageHooks } from "./package-hooks.ts";
 
 /** The parts of the module loader that Node has and its types do not. */
 interface Loader {
-  _load(request: string, parent: unknown, isMain: boolean): unknown;
+  _load: (this: Loader, request: string, parent: unknown, isMain: boolean) => unknown;
   registerHooks?: (hooks: object) => void;
 }
 
@@ -155,10 +155,10 @@ export class ImportGuard {
   }
 
   #replace(target: object, key: string, name: string, why: string): void {
-    // Not an arrow function, so that `new` fails in the same way.
-    const guard = this;
+    const denied = (): AccessDenied => this.#denied(`call ${name}`, why);
+    // No arrow function, so that `new` fails in the same way.
     fix(target, key, function () {
-      throw guard.#denied(`call ${name}`, why);
+      throw denied();
     });
   }
 

@@ -1,4 +1,4 @@
-import { assertAllowed, profileCeiling, ProfileBook } from "@atoll/guard";
+import { assertAllowed, profileCeiling, type ProfileBook } from "@atoll/guard";
 import { SandboxError, SecurityProfile, standardProfile } from "@atoll/protocol";
 import { missingCgroups } from "../isolation/app-cgroup.ts";
 import type { AppHost, IsolationLevel } from "../isolation/app-host.ts";
@@ -28,7 +28,7 @@ export function assertWithin(profile: SecurityProfile, id: string, config: AppCo
   const { memoryBytes, cpus, processes, fileBytes } = config.limits;
   const limits = { memoryBytes, cpus, processes, fileBytes };
   const ceilings = profileCeiling(profile);
-  // Which isolation a profile allows is decided below: apps have levels of their own instead of drivers.
+  // The isolation is compared below, since apps have levels of their own instead of drivers.
   assertAllowed({ operation: "create", profile, driver: "gvisor", limits, ceilings }, `create app ${id}`);
   for (const port of config.ports) assertAllowed({ operation: "port", profile, port }, `create app ${id}`);
   const { isolation } = config;
