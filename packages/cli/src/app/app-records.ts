@@ -85,6 +85,7 @@ export function firstInfo(id: string, folder: string): AppInfo {
     state: "initializing",
     reason: undefined,
     folder,
+    profile: "",
     isolation: "process",
     enforcement: [],
     generation: 0,

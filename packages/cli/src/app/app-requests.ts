@@ -10,6 +10,7 @@ const Server = z.strictObject({ url: Setting, key: Setting });
 /** What a person can choose when they create an app; what is absent comes from `live.json`. */
 export const CreateOptions = z.strictObject({
   isolation: z.enum(["strongest", "gvisor", "bubblewrap", "process"]).optional(),
+  profile: z.string().optional(),
   limits: z
     .strictObject({
       memoryBytes: z.int().optional(),

@@ -15,6 +15,7 @@ import { verb } from "../verb.ts";
 interface CreateFlags {
   id?: string;
   isolation?: CreateOptions["isolation"];
+  profile?: string;
   memory?: number;
   cpus?: number;
   processes?: number;
@@ -34,6 +35,7 @@ export function createApp(cli: Cli): Command {
     .argument("<folder>", "the folder of the app")
     .option("--id <id>", "its name; by default that of the folder")
     .addOption(new Option("--isolation <level>", "how far it is kept from this machine").choices(isolationLevels))
+    .option("--profile <name>", "the security profile, which bounds everything else")
     .option("-m, --memory <size>", "the most memory", parseSize)
     .option("--cpus <number>", "the most processor time, in cores", decimal("a number of cores"))
     .option("--processes <number>", "the most processes", wholeNumber("a number of processes", 1, 10_000))
@@ -95,7 +97,7 @@ function optionsOf({
 }: CreateFlags): CreateOptions {
   const limits = given({ memoryBytes: memory, cpus, processes });
   const ports = port?.map(wholeNumber("a port", 1, 65_535));
-  const options = given({ isolation, env, ports, autoReload, typeCheck });
+  const options = given({ isolation, profile, env, ports, autoReload, typeCheck });
   return Object.keys(limits).length === 0 ? options : { ...options, limits };
 }
 

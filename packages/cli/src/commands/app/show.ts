@@ -40,6 +40,7 @@ function factsOf({ app, running }: AppDetails, nowMs: number): Fact[] {
     ["reason", app.reason],
     ["folder", app.folder],
     ["isolation", isolationLine(app).replace("isolation ", "")],
+    ["profile", app.profile === "" ? undefined : app.profile],
     ["generation", String(app.generation)],
     ["last good", app.lastGood === 0 ? undefined : String(app.lastGood)],
     ["auto-reload", app.autoReload ? "on" : "off"],
