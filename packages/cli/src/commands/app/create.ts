@@ -85,16 +85,8 @@ async function printStarted(cli: Cli, { app, note }: AppReplies["create"]): Prom
 }
 
 /** Only what was given: the rest comes from `live.json`. */
-function optionsOf({
-  memory,
-  cpus,
-  processes,
-  env,
-  port,
-  isolation,
-  autoReload,
-  typeCheck,
-}: CreateFlags): CreateOptions {
+function optionsOf(flags: CreateFlags): CreateOptions {
+  const { memory, cpus, processes, env, port, isolation, profile, autoReload, typeCheck } = flags;
   const limits = given({ memoryBytes: memory, cpus, processes });
   const ports = port?.map(wholeNumber("a port", 1, 65_535));
   const options = given({ isolation, profile, env, ports, autoReload, typeCheck });
