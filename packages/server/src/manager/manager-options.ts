@@ -1,8 +1,9 @@
 import type { EgressHandler, EngineOptions, FilesSource } from "@atoll/engine";
-import type { AuditOptions } from "@atoll/guard";
+import type { AlertSettings, AuditOptions } from "@atoll/guard";
 import type { EgressPolicy, SandboxId, SandboxLimits } from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { JournalOptions } from "../events/event-journal.ts";
+import type { MonitorOptions } from "../monitor/sandbox-monitor.ts";
 import type { ServerPersistence } from "../persistence/server-persistence.ts";
 import type { IdempotencyMark } from "../support/idempotent-calls.ts";
 import type { PooledShape } from "./warm-pool.ts";
@@ -31,6 +32,10 @@ export interface SandboxManagerOptions {
   audit?: AuditOptions;
   /** The stores of persistent sandboxes. Without them there are no persistent sandboxes. */
   persistence?: Pick<ServerPersistence, "sandboxStores" | "self" | "wasSelf" | "notifyServer" | "openArchive">;
+  /** How sandboxes are watched. */
+  monitor?: MonitorOptions;
+  /** Where alerts go. Without it there are none. */
+  alerts?: AlertSettings | undefined;
   /** Without it nothing is logged. */
   log?: Logger;
 }
