@@ -21,7 +21,7 @@ interface Reading extends Metrics {
   id: string;
   /** Percent of one core since the reading before; absent at the first. */
   cpuPercent?: number;
-  /** With `--watch`: what the server has sampled over the last minutes. */
+  /** What the server has sampled over the last minutes; present with `--watch`. */
   history?: MetricsHistory;
 }
 

@@ -2,7 +2,6 @@ import { z } from "zod";
 
 /** The events that can go to a webhook. */
 export const alertKinds = ["limit.near", "limit.hit", "limit.enforced", "resource.left", "security.refused"] as const;
-export type AlertKind = (typeof alertKinds)[number];
 
 /** Where alerts go, and which. */
 export const AlertSettings = z.strictObject({

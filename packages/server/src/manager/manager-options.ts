@@ -1,6 +1,6 @@
 import type { EgressHandler, EngineOptions, FilesSource } from "@atoll/engine";
 import type { AlertSettings, AuditOptions } from "@atoll/guard";
-import type { EgressPolicy, SandboxId, SandboxLimits } from "@atoll/protocol";
+import type { AuditLevel, EgressPolicy, SandboxId, SandboxLimits } from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { JournalOptions } from "../events/event-journal.ts";
 import type { MonitorOptions } from "../monitor/sandbox-monitor.ts";
@@ -29,12 +29,14 @@ export interface SandboxManagerOptions {
    */
   keptLogBytes?: number;
   journal?: JournalOptions;
-  audit?: AuditOptions;
+  /** How much is recorded of sandboxes whose profile does not say it. */
+  auditLevel?: AuditLevel;
+  audit?: Omit<AuditOptions, "key">;
   /** The stores of persistent sandboxes. Without them there are no persistent sandboxes. */
   persistence?: Pick<ServerPersistence, "sandboxStores" | "self" | "wasSelf" | "notifyServer" | "openArchive">;
-  /** How sandboxes are watched. */
+  /** The settings of the monitor. */
   monitor?: MonitorOptions;
-  /** Where alerts go. Without it there are none. */
+  /** The receiver of alerts. Without it there are none. */
   alerts?: AlertSettings | undefined;
   /** Without it nothing is logged. */
   log?: Logger;

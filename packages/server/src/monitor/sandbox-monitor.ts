@@ -1,5 +1,5 @@
 import type { Engine } from "@atoll/engine";
-import { LeftoverWatch, RateLimiter, Sampler, type AuditLog, type Enforcement, type Violation } from "@atoll/guard";
+import { LeftoverWatch, RateLimiter, Sampler, type Enforcement, type Violation } from "@atoll/guard";
 import {
   SandboxError,
   type SandboxEventMessage,
@@ -11,13 +11,14 @@ import type { Logger } from "pino";
 import type { NewEvent } from "../events/event-journal.ts";
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
 import type { SandboxSettings } from "../manager/sandbox-settings.ts";
+import type { ServerAudit } from "../manager/server-audit.ts";
 import { actOnLimit, type LimitActionsOptions } from "./limit-actions.ts";
 
 /** How many lines about the limits of one sandbox the audit log gets: it could come near a limit again and again. */
 const auditedPerMinute = 20;
 
 /** What a profile says about limits. */
-export interface LimitTerms {
+interface LimitTerms {
   softLimit?: SecurityProfile["softLimit"] | undefined;
   onHardLimit?: SecurityProfile["onHardLimit"] | undefined;
 }
@@ -35,7 +36,7 @@ export interface MonitorOptions {
 
 export interface SandboxMonitorParts extends LimitActionsOptions {
   engine: Pick<Engine, "findLeftovers" | "events">;
-  audit: Pick<AuditLog, "record">;
+  audit: Pick<ServerAudit, "record">;
   emit: (event: NewEvent) => void;
   log: Logger;
 }
@@ -144,6 +145,6 @@ export class SandboxMonitor {
 
   #record(id: string, what: string, result: string, details: Record<string, unknown>): void {
     if (this.#auditRate.take(id, auditedPerMinute) > 0) return;
-    this.#parts.audit.record({ who: "server", what, sandboxId: id, result, details });
+    this.#parts.audit.record({ who: "server", what, sandboxId: id, result, details }, "security");
   }
 }
