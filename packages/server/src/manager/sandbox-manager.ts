@@ -22,6 +22,7 @@ import { EventJournal } from "../events/event-journal.ts";
 import type { CheckpointArchive } from "../persistence/checkpoint-archive.ts";
 import { noPersistence } from "../persistence/persistence-options.ts";
 import { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
+import { ServerSecret } from "../signing/server-secret.ts";
 import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
 import { assertSupported } from "./idle-clock.ts";
 import { commandEnded, commandStarted, sandboxEvent } from "./journal-events.ts";
@@ -41,6 +42,7 @@ import { SandboxRegistry } from "./sandbox-registry.ts";
 import { SandboxRollbacks, recoverRollback } from "./sandbox-rollbacks.ts";
 import { loadSettings, type SandboxSettings } from "./sandbox-settings.ts";
 import { issueTokenAgain } from "./sandbox-token.ts";
+import { ServerAudit } from "./server-audit.ts";
 import { timeOut } from "./time-out.ts";
 import { TypeStripper } from "./type-stripper.ts";
 
@@ -53,7 +55,7 @@ const asked: EndReason = { kind: "asked", message: "it was killed on request" };
  */
 export class SandboxManager {
   readonly events: EventJournal;
-  readonly audit: AuditLog;
+  readonly audit: ServerAudit;
   readonly engine: Engine;
   readonly pauseResume: PauseResume;
   readonly forks: SandboxForks;
@@ -71,7 +73,12 @@ export class SandboxManager {
   readonly #types = new TypeStripper();
   #closing: Promise<void> | undefined;
 
-  private constructor(options: SandboxManagerOptions, engine: Engine, archive: CheckpointArchive | undefined) {
+  private constructor(
+    options: SandboxManagerOptions,
+    engine: Engine,
+    archive: CheckpointArchive | undefined,
+    auditKey: Buffer,
+  ) {
     const { dataDir, pool = [], proxyPort, log = pino({ enabled: false }) } = options;
     this.#options = options;
     this.#log = log;
@@ -81,10 +88,13 @@ export class SandboxManager {
       ownerOf: (id) => this.ownerOf(id),
       onError: (error, { type }) => log.error({ err: error, event: type }, "event not stored"),
     });
-    this.audit = new AuditLog(join(dataDir, "audit"), {
+    const auditLog = new AuditLog(join(dataDir, "audit"), {
       ...options.audit,
+      key: auditKey,
+      onRepair: (message) => log.error({ because: message }, "audit log repaired"),
       onError: (error, { what }) => log.error({ err: error, what }, "audit line not written"),
     });
+    this.audit = new ServerAudit(auditLog, () => options.auditLevel ?? "basic");
     this.lostRuns = new LostRuns(join(dataDir, "lost-runs"));
     const manage = this.#manage.bind(this);
     this.persistent = new PersistentSandboxes({
@@ -134,7 +144,8 @@ export class SandboxManager {
     });
     try {
       const archive = await options.persistence?.openArchive(engine);
-      const manager = new SandboxManager(options, engine, archive);
+      const secret = await ServerSecret.load(dataDir);
+      const manager = new SandboxManager(options, engine, archive, secret.keyFor("audit log"));
       logRepairs(engine.repairs, manager.#log);
       await Promise.all(engine.list().map(({ id }) => manager.#restore(engine.get(id))));
       onReady();
@@ -289,7 +300,7 @@ export class SandboxManager {
     await this.engine.close();
     await Promise.all(left.map(({ commands }) => commands.release()));
     this.events.close();
-    this.audit.close();
+    this.audit.log.close();
   }
 
   async #create(
