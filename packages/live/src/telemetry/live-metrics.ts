@@ -21,15 +21,7 @@ export class LiveMetrics {
   /** `apps` returns the apps that there are, at each reading. */
   constructor(apps: () => readonly AppInfo[]) {
     const registers = [this.#registry];
-    new Gauge({
-      name: "atoll_live_apps",
-      help: "Apps by state",
-      labelNames: ["state"],
-      registers,
-      collect() {
-        for (const state of appStates) this.set({ state }, apps().filter((app) => app.state === state).length);
-      },
-    });
+    this.#registry.registerMetric(appsByState(apps));
     this.#steps = new Histogram({
       name: "atoll_live_step_seconds",
       help: "Steps of reloads: compile, scan, types, prepare, suspend, commit, and reload for all of them",
@@ -93,7 +85,14 @@ export class LiveMetrics {
         return this.#logs.inc({ level: event.level });
       case "watch.change":
         return this.#changes.inc();
-      default:
+      case "app.state":
+      case "app.destroy":
+      case "compile.start":
+      case "reload.start":
+      case "reload.settle":
+      case "service.start":
+      case "service.stop":
+      case "process.end":
         return undefined;
     }
   }
@@ -106,4 +105,16 @@ export class LiveMetrics {
   #step(step: string, durationMs: number, ok = true): void {
     this.#steps.observe({ step, result: ok ? "ok" : "failed" }, durationMs / 1000);
   }
+}
+
+function appsByState(apps: () => readonly AppInfo[]): Gauge {
+  return new Gauge({
+    name: "atoll_live_apps",
+    help: "Apps by state",
+    labelNames: ["state"],
+    registers: [],
+    collect() {
+      for (const state of appStates) this.set({ state }, apps().filter((app) => app.state === state).length);
+    },
+  });
 }

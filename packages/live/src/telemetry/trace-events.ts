@@ -58,7 +58,18 @@ function stepOf(event: LiveEvent): Step | undefined {
       const attributes = { "atoll.live.from": event.from, "atoll.live.to": event.to };
       return { name: "rollback", durationMs: event.durationMs, attributes };
     }
-    default:
+    case "app.state":
+    case "app.destroy":
+    case "compile.start":
+    case "reload.start":
+    case "reload.settle":
+    case "service.crash":
+    case "service.start":
+    case "service.stop":
+    case "process.end":
+    case "recovery":
+    case "log":
+    case "watch.change":
       return undefined;
   }
 }

@@ -1,5 +1,7 @@
 import { renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+// The time between two writes is what is tested; no test waits for it to be long enough.
+// oxlint-disable-next-line no-restricted-imports
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { thorough } from "../../../../tools/thoroughness.mjs";
@@ -24,7 +26,6 @@ const put = (n: number): void => writeFileSync(join(app.folder, path), answering
 test.for([5, 20, 45])("of two writes %i ms apart the last is served, and no state is lost", async (gapMs) => {
   for (let round = 0; round < thorough(4, 40); round += 1) {
     put(++last);
-    // The gap is what is tested; nothing is expected to be done after it.
     await delay(gapMs);
     put(++last);
     await expect.poll(serving).toBe(last);
@@ -45,14 +46,17 @@ test("a checkout of 500 files is one reload", async () => {
   const before = started();
   const names = Array.from({ length: 500 }, (_, at) => `many-${at}`);
   for (const name of names) writeFileSync(join(app.folder, `src/${name}.ts`), `export const n = ${name.length};`);
-  writeFileSync(join(app.folder, path), `${names.map((name) => `import "./${name}.ts";`).join("\n")} ${answering(++last)}`);
+  writeFileSync(
+    join(app.folder, path),
+    `${names.map((name) => `import "./${name}.ts";`).join("\n")} ${answering(++last)}`,
+  );
   await expect.poll(serving).toBe(last);
   expect(started() - before).toBe(1);
   put(++last);
   await expect.poll(serving).toBe(last);
 });
 
-test("reloads, restarts and rollbacks that are requested at once come one after the other, and none is lost", async () => {
+test("reloads, restarts and rollbacks requested at once come one after the other, and none is lost", async () => {
   const { manager, id } = app;
   manager.disableAutoReload(id);
   const from = (n: number) => ({ sources: new Map([[path, answering(n)]]) });
@@ -76,7 +80,8 @@ test("reloads, restarts and rollbacks that are requested at once come one after 
 });
 
 test("messages during reloads arrive once each and in their order", async () => {
-  const recorder = (n: number): string => counter({ calls: `note(state, m: number) { (state.notes ??= []).push(m); return ${n}; },` });
+  const recorder = (n: number): string =>
+    counter({ calls: `note(state, m: number) { (state.notes ??= []).push(m); return ${n}; },` });
   await app.reload({ [path]: recorder(0) });
   const rounds = thorough(10, 100);
   const calls: Promise<unknown>[] = [];

@@ -57,7 +57,9 @@ test(`${edits} random edits leave what a model says (seed ${seed})`, async () =>
     } else if (kind === 3) await reload({ ...code, factor: pick(5) });
     else if (kind === 4) await reload({ version: 1 + pick(4), factor: pick(5) });
     else if (kind === 5) {
-      const broken = ["const = 1;", "throw new Error('no');", "import './none.ts';", "await Promise.reject(1);"][pick(4)];
+      const broken = ["const = 1;", "throw new Error('no');", "import './none.ts';", "await Promise.reject(1);"][
+        pick(4)
+      ];
       const refused = app.reload({ [path]: `${source(code)} ${broken}` });
       await expect(refused).rejects.toMatchObject({ code: expect.stringMatching(/^(compile|reload)_failed$/) });
     } else if (kind === 6) {
@@ -65,8 +67,8 @@ test(`${edits} random edits leave what a model says (seed ${seed})`, async () =>
       const number = numbers[pick(numbers.length)] ?? 1;
       const to = generations.get(number);
       if (to === undefined) throw new Error(`The model has no generation ${number}`);
-      const { result } = await app.manager.rollback(app.id, { generation: number });
-        state = migrated(to);
+      await app.manager.rollback(app.id, { generation: number });
+      state = migrated(to);
       code = to;
       expect(app.info.generation).toBe(number);
     } else await app.manager.restart(app.id);

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { counter, root, startCounter } from "../support/counter-app.ts";
 import type { TestApp } from "../../src/testing/index.ts";
+import { counter, startCounter } from "../support/counter-app.ts";
 
 /** A state with all that can be copied, in a service beside one that no swap touches. */
 const calls = `fill(state) { Object.assign(state, { map: new Map([[{ a: 1 }, new Set([1n])]]), at: new Date(5),
@@ -70,7 +70,11 @@ const failures: Record<string, Failure> = {
     "commit",
     "invalid_state",
   ),
-  "an entry that is no supervisor": { sources: { "src/app.ts": "export default 1;" }, phase: "prepare", code: "load_failed" },
+  "an entry that is no supervisor": {
+    sources: { "src/app.ts": "export default 1;" },
+    phase: "prepare",
+    code: "load_failed",
+  },
   "a service that throws in `init`": entry(child("() => { throw new Error('no'); }"), "start_failed"),
   "a service that rejects in `init`": entry(child("() => Promise.reject(new Error('no'))"), "start_failed"),
   "a service that loops in `init`": entry(child("() => { for (;;); }"), "start_failed"),
@@ -104,7 +108,9 @@ test.for(Object.entries(failures))("%s leaves code and state exactly as they wer
 test("new code that ends the process while it is loaded is left, with the state of that moment", async () => {
   const before = await app.call("counter", "state");
   const { generation, restarts } = app.info;
-  await expect(app.reload({ "src/counter.ts": `${good} process.abort();` })).rejects.toMatchObject({ phase: "prepare" });
+  await expect(app.reload({ "src/counter.ts": `${good} process.abort();` })).rejects.toMatchObject({
+    phase: "prepare",
+  });
   expect(app.info).toMatchObject({ state: "running", generation, restarts: restarts + 1 });
   expect(await app.call("counter", "state")).toEqual(before);
   expect(await app.call("bystander", "next")).toBe(++asked);

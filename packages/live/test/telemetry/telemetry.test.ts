@@ -1,3 +1,4 @@
+import { SpanStatusCode } from "@opentelemetry/api";
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
 import { expect, test } from "vitest";
 import { traceEvents } from "../../src/telemetry/trace-events.ts";
@@ -35,6 +36,9 @@ test("reloads, failures and recoveries are counted, and each step has its durati
     "live reload commit",
     "live reload",
   ]);
-  expect(spans.filter(({ status }) => status.code === 2).map(({ name }) => name)).toEqual(["live compile", "live reload"]);
+  expect(spans.filter(({ status }) => status.code === SpanStatusCode.ERROR).map(({ name }) => name)).toEqual([
+    "live compile",
+    "live reload",
+  ]);
   expect(spans.every(({ attributes }) => attributes["atoll.live.app"] === id)).toBe(true);
 });

@@ -5,7 +5,7 @@ import { processesWith } from "../../src/testing/processes.ts";
 import { counter, root, startCounter } from "../support/counter-app.ts";
 
 const calls = `fail() { throw new Error("on purpose"); },
-  leak: (state, n: number) => void ((globalThis as any).all ??= []).push(Array.from({ length: n }, () => Math.random())),`;
+  leak: (state, n: number) => void ((globalThis as any).all ??= []).push(Array.from({ length: n }, Math.random)),`;
 const source = counter({ calls });
 
 let app: TestApp;

@@ -5,14 +5,15 @@ import { startTestApp } from "@atoll/live/testing";
 const app = await startTestApp(
   {
     "src/app.ts": `import { defineService, defineSupervisor } from "@atoll/live/app";
-      export const greeter = defineService({ init: () => ({}), call: { hello: (state, name: string) => "hello " + name } });
+      export const greeter = defineService({
+        init: () => ({}), call: { hello: (state, name: string) => "hello " + name } });
       export default defineSupervisor({ children: [{ id: "greeter", start: [greeter] }] });`,
   },
   { config: { typeCheck: "off", isolation: "process" } },
 );
 after(() => app.stop());
 
-test("an app answers", async () => {
+await test("an app answers", async () => {
   await app.assertRunning();
   assert.equal(await app.call("greeter", "hello", "Ada"), "hello Ada");
 });
