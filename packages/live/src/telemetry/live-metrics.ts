@@ -93,6 +93,7 @@ export class LiveMetrics {
       case "service.start":
       case "service.stop":
       case "process.end":
+      case "security.denied":
         return undefined;
     }
   }

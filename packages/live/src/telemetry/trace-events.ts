@@ -70,6 +70,7 @@ function stepOf(event: LiveEvent): Step | undefined {
     case "recovery":
     case "log":
     case "watch.change":
+    case "security.denied":
       return undefined;
   }
 }
