@@ -45,6 +45,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
     doctor: async () => (await import("./commands/doctor.ts")).doctorCommand,
     events: async () => (await import("./commands/events.ts")).eventsCommand,
     template: async () => (await import("./commands/template.ts")).templateCommand,
+    profile: async () => (await import("./commands/profile.ts")).profileCommand,
     key: async () => (await import("./commands/key.ts")).keyCommand,
   },
   "This program:": {

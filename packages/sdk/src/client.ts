@@ -9,6 +9,7 @@ import { followEvents, type EventOptions } from "./events.ts";
 import { toBase64 } from "./http/base64.ts";
 import { Http } from "./http/http.ts";
 import { Keys } from "./keys.ts";
+import { Profiles } from "./profiles.ts";
 import { Snapshots } from "./snapshots.ts";
 import { Socket } from "./socket/socket.ts";
 import { Templates } from "./templates.ts";
@@ -47,6 +48,7 @@ export class Atoll {
   readonly http: Http;
   readonly socket: Socket;
   readonly keys: Keys;
+  readonly profiles: Profiles;
   readonly snapshots: Snapshots;
   readonly templates: Templates;
 
@@ -55,6 +57,7 @@ export class Atoll {
     this.http = new Http(this.connection);
     this.socket = new Socket(this.connection);
     this.keys = new Keys(this.http);
+    this.profiles = new Profiles(this.http);
     this.snapshots = new Snapshots(this.http);
     this.templates = new Templates(this.http);
   }

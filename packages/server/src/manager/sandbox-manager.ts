@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { Engine, type GuestFiles, type Sandbox } from "@atoll/engine";
-import { AuditLog } from "@atoll/guard";
+import { assertAllowed, AuditLog } from "@atoll/guard";
 import {
   CreateSandbox,
   SandboxError,
@@ -15,6 +15,7 @@ import {
   type SandboxInfo,
   type SandboxPage,
   type SandboxUsage,
+  type SecurityProfile,
 } from "@atoll/protocol";
 import { pino, type Logger } from "pino";
 import type { Command } from "../commands/command.ts";
@@ -39,7 +40,7 @@ import { refuseEgress, serverLabel } from "./sandbox-launcher.ts";
 import type { SandboxQuery } from "./sandbox-page.ts";
 import { SandboxRegistry } from "./sandbox-registry.ts";
 import { SandboxRollbacks, recoverRollback } from "./sandbox-rollbacks.ts";
-import { loadSettings, type SandboxSettings } from "./sandbox-settings.ts";
+import { loadSettings, profileOf, type SandboxSettings } from "./sandbox-settings.ts";
 import { issueTokenAgain } from "./sandbox-token.ts";
 import { timeOut } from "./time-out.ts";
 import { TypeStripper } from "./type-stripper.ts";
@@ -223,6 +224,7 @@ export class SandboxManager {
   async dial(id: SandboxId, port: number, options: { family?: 4 | 6; signal: AbortSignal }): Promise<Duplex> {
     const leave = await this.access.acquire(id, options.signal);
     try {
+      this.#assertPort(id, port);
       await this.pauseResume.wake(id);
       const connection = await this.#registry.find(id).sandbox.dial(port, options);
       connection.once("close", leave);
@@ -237,8 +239,7 @@ export class SandboxManager {
   async runOnce(request: RunOnce, by: Caller): Promise<OneOffRun> {
     const create = CreateSandbox.parse({
       template: request.template,
-      driver: request.driver,
-      limits: by.limits,
+      ...by.terms,
       timeouts: { lifetimeMs: request.timeoutMs + 60_000 },
     });
     const { managed } = await this.#create(create, by, { mark: by.mark, isOneOff: true });
@@ -252,8 +253,12 @@ export class SandboxManager {
     return this.access.settingsOf(id).egress;
   }
 
-  /** Returns the policy with the ceiling of the key that set it. */
-  getEgressTerms(id: SandboxId): Pick<SandboxSettings, "egress" | "egressCeiling"> {
+  profileOf(id: SandboxId): SecurityProfile {
+    return profileOf(this.access.settingsOf(id));
+  }
+
+  /** Returns the policy with its ceilings: that of the key that set it, and the profile. */
+  getEgressTerms(id: SandboxId): Pick<SandboxSettings, "egress" | "egressCeiling" | "profile"> {
     return this.access.settingsOf(id);
   }
 
@@ -290,6 +295,17 @@ export class SandboxManager {
     await Promise.all(left.map(({ commands }) => commands.release()));
     this.events.close();
     this.audit.close();
+  }
+
+  /** Connections to ports are requests to the program inside, so a refusal is audited here. */
+  #assertPort(id: SandboxId, port: number): void {
+    try {
+      assertAllowed({ operation: "port", profile: this.profileOf(id), port }, `connect to sandbox ${id}`);
+    } catch (error) {
+      const { code, details } = error as SandboxError;
+      this.audit.record({ who: "server", what: "dial", sandboxId: id, result: code, details: { port, ...details } });
+      throw error;
+    }
   }
 
   async #create(
