@@ -25,6 +25,7 @@ export {
   type SandboxEvent,
   type SandboxState,
 } from "./lifecycle.ts";
+export { defaultSoftLimit, LimitLevels, type LimitChange, type LimitReading } from "./limit-levels.ts";
 export {
   AskedLimits,
   LimitCeilings,
@@ -105,3 +106,4 @@ export {
 } from "./security-profile.ts";
 export { SnapshotInfo, SnapshotName, SnapshotRef } from "./snapshot.ts";
 export { binaryHeader, ClientMessage, ServerMessage, websocketProtocol, type ClientMessageInput } from "./websocket.ts";
+export { UsageHistory, UsageSample } from "./usage-history.ts";

@@ -54,7 +54,7 @@ export function errorFromWire(wire: unknown, where: string): SandboxError {
   });
 }
 
-/** After how many milliseconds the server will accept what it refused for now. */
+/** The milliseconds after which the server will accept what it refused for now. */
 export function retryAfterMs({ details }: SandboxError): number | undefined {
   const { retryAfterMs } = details;
   return typeof retryAfterMs === "number" && retryAfterMs >= 0 ? retryAfterMs : undefined;

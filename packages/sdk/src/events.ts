@@ -6,7 +6,7 @@ import type { Socket } from "./socket/socket.ts";
 export interface EventOptions {
   /** The cursor of the last event that was seen: the next one comes first. When absent, the events from now on. */
   cursor?: number | undefined;
-  /** Only the events of this sandbox. */
+  /** Selects the events of this sandbox. */
   sandboxId?: string | undefined;
   /** Ends the stream by throwing its reason. */
   signal?: AbortSignal | undefined;

@@ -8,7 +8,7 @@ export type StoreKind = "file" | "s3";
 /** The store that both servers of a pair share. */
 interface SharedStore extends AsyncDisposable {
   setting: string;
-  /** Only for a bucket: the server whose requests can be made to fail. */
+  /** The server of a bucket whose requests can be made to fail. */
   bucket?: ObjectServer;
 }
 

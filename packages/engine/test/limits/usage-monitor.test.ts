@@ -306,10 +306,10 @@ describe("CPU time", () => {
 
 test("processes are reported when they come near the limit, when they reach it and when they are fewer", async () => {
   using sandbox = watched();
-  sandbox.processes = 36;
+  sandbox.processes = 32;
   await sandbox.run(2);
   expect(sandbox.emitted()).toEqual(["near processes"]);
-  for (sandbox.processes = 40; sandbox.processes >= 36; sandbox.processes -= 1) await sandbox.run(2);
+  for (sandbox.processes = 40; sandbox.processes >= 32; sandbox.processes -= 1) await sandbox.run(2);
   expect(sandbox.emitted()).toEqual(["hit processes"]);
   await sandbox.run(2);
   expect(sandbox.emitted()).toEqual(["eased processes"]);

@@ -7,10 +7,8 @@ import {
 } from "@atoll/protocol";
 import { ruleBeyond } from "../egress/compile-policy.ts";
 import { weakerIn } from "../profiles/weaker-in.ts";
+import type { Severity } from "../scan/finding.ts";
 import { boundedLimits, type BoundedLimit, type Ceiling, type CeilingOwner } from "./ceiling.ts";
-
-/** How serious what a scan of code has found is. */
-export type Severity = "low" | "medium" | "high" | "critical";
 
 /** A sensitive operation, with everything that the decision depends on. */
 export type GuardRequest =

@@ -297,7 +297,7 @@ export class LiveApp {
     }
   }
 
-  /** New code crashed in its probation: back to the code and the states of before. */
+  /** Goes back to the code and the states of before, since new code crashed in its probation. */
   #revert(reason: string): void {
     const previous = this.#previous;
     this.#endProbation();

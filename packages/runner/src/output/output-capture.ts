@@ -61,7 +61,7 @@ export class OutputCapture implements OutputSink {
     await Promise.all([this.#files[stream].write(data), this.#files.combined.write(data)]);
   }
 
-  /** Once, also of a command that did not end well: files stay open until then. */
+  /** The files are closed once, also when the command did not end well: they stay open until then. */
   async finish(): Promise<CapturedOutput> {
     const closing = [this.#close("stdout"), this.#close("stderr"), this.#close("combined")] as const;
     // All of them are closed before the first failure is reported.

@@ -44,14 +44,14 @@ function decode(bytes: Buffer): string {
 
 const isContinuation = (byte: number | undefined): boolean => byte !== undefined && (byte & 0xc0) === 0x80;
 
-/** Without the bytes of a character whose first byte lies before. */
+/** Leaves out the bytes of a character whose first byte lies before. */
 function withoutCutStart(bytes: Buffer): Buffer {
   let from = 0;
   while (from < 3 && isContinuation(bytes[from])) from += 1;
   return bytes.subarray(from);
 }
 
-/** Without the beginning of a character whose last byte lies behind. */
+/** Leaves out the beginning of a character whose last byte lies behind. */
 function withoutCutEnd(bytes: Buffer): Buffer {
   for (let back = 1; back <= Math.min(4, bytes.length); back += 1) {
     const byte = bytes[bytes.length - back] ?? 0;

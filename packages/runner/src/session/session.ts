@@ -123,7 +123,7 @@ export class Session implements AsyncDisposable {
     await this.services.snapshots?.save(this.sandbox, name, this.signal);
   }
 
-  /** Also after an abort: nothing of a session outlives it. */
+  /** This runs after an abort too: nothing of a session outlives it. */
   async removeSandbox(): Promise<void> {
     const sandbox = this.#sandbox;
     if (sandbox === undefined) return;

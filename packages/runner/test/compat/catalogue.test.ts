@@ -63,6 +63,7 @@ const texts: readonly [text: string, id: string, plan: object][] = [
   ["re.error: global flags not at the start of the expression at position 5", "interpreter:3.10", {}],
   ["TypeError: open() got an unexpected keyword argument 'loop'", "interpreter:3.9", { interpreter: "3.9" }],
   ["    async = True\n          ^\nSyntaxError: invalid syntax", "interpreter:3.6", { interpreter: "3.6" }],
+  ["    ^\nSyntaxError: Generator expression must be parenthesized", "interpreter:3.6", { interpreter: "3.6" }],
 ];
 
 describe.for(texts)("the symptom %j", ([text, id, plan]) => {

@@ -1,3 +1,4 @@
+import { setMaxListeners } from "node:events";
 import type { GuestProcess, ProcessOptions, Sandbox } from "@atoll/engine";
 import {
   CommandId,
@@ -73,6 +74,8 @@ export class SandboxCommands {
   #restoring: Promise<void> = Promise.resolve();
 
   constructor(options: SandboxCommandsOptions) {
+    // Every command that starts listens to it.
+    setMaxListeners(0, this.#killed.signal);
     this.#options = options;
     this.#sandboxId = options.sandbox.id;
     this.#store = new CommandStore(commandsDir(options.sandbox.ownerDir));

@@ -7,7 +7,7 @@ export function nameVersion(writer: string, count: number): ObjectVersion {
   return `${writer}-${count.toString(36)}` as ObjectVersion;
 }
 
-/** Also prevents a made-up version from being used as a path. */
+/** This also prevents a made-up version from being used as a path. */
 export function isVersion(name: string): name is ObjectVersion {
   return form.test(name);
 }

@@ -13,7 +13,10 @@ const maxAttempts = 4;
 const Envelope = z.strictObject({
   /** The epoch of the lease under which this was written. */
   epoch: z.int().min(1),
-  /** New with every write: distinguishes our own write from others, and makes the bytes of every version different. */
+  /**
+   * It is new with every write: it distinguishes our own write from others, and makes the bytes of every version
+   * different.
+   */
   write: z.string().max(64),
   content: z.unknown(),
 });

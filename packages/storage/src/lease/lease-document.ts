@@ -34,7 +34,7 @@ export const LeaseDocument = z.strictObject({
   epoch: z.int().min(1),
   owner: Claimant.nullable(),
   waiter: Claimant.nullable(),
-  /** New with every write: no two versions have the same bytes, so a store may name versions by their hash. */
+  /** It is new with every write: no two versions have the same bytes, so a store may name versions by their hash. */
   write: Token,
 });
 export type LeaseDocument = z.infer<typeof LeaseDocument>;
