@@ -59,7 +59,7 @@ export function limitsFor(profile: SecurityProfile, asked: AskedLimits, ceilings
   return limits;
 }
 
-/** What a sandbox may reach when its request says nothing: what the profile allows, or less where a ceiling is lower. */
+/** What a sandbox may reach by default: what the profile allows, or less where a ceiling is lower. */
 export function egressFor(profile: SecurityProfile, ceilings: readonly Ceiling[]): EgressPolicy {
   const nothing: EgressPolicy = { allow: [], deny: [] };
   if (profile.egress === undefined) return nothing;

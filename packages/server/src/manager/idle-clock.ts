@@ -23,7 +23,7 @@ export interface IdleClockOptions {
   onTimeout: (which: Timeout) => void;
 }
 
-/** Which time of a sandbox is over. */
+/** The time of a sandbox that is over. */
 export type Timeout = "idle" | "lifetime" | "run_time";
 
 /**
