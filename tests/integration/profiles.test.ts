@@ -166,7 +166,6 @@ test("run time is counted over pauses and goes on in forks, which keep the profi
   expect((endsAtMs ?? 0) - createdAtMs).toBe(runTimeMs);
   const paused = await admin.ask<{ sandbox: SandboxInfo }>("POST", `/sandboxes/${id}/pause`, {});
   expect(paused.body.sandbox.state).toBe("paused");
-  const pausedAtMs = Date.now();
   const resumed = await admin.ask<{ sandbox: SandboxInfo }>("POST", `/sandboxes/${id}/resume`, {});
   const { endsAtMs: laterMs = 0, profile } = resumed.body.sandbox;
   expect(profile).toBe("brief");

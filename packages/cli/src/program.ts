@@ -43,6 +43,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
   "Server:": {
     up: async () => (await import("./commands/up.ts")).upCommand,
     doctor: async () => (await import("./commands/doctor.ts")).doctorCommand,
+    audit: async () => (await import("./commands/audit.ts")).auditCommand,
     events: async () => (await import("./commands/events.ts")).eventsCommand,
     template: async () => (await import("./commands/template.ts")).templateCommand,
     profile: async () => (await import("./commands/profile.ts")).profileCommand,

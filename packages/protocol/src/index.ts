@@ -54,6 +54,17 @@ export {
 } from "./sandbox.ts";
 export { AccessPolicy, internetOnly, isolatingDrivers, keyPolicy } from "./access-policy.ts";
 export { ApiEvent } from "./api-event.ts";
+export {
+  AuditHead,
+  AuditHeadText,
+  AuditLine,
+  AuditMessage,
+  AuditPage,
+  AuditProblem,
+  AuditQuery,
+  AuditVerification,
+  type AuditQueryInput,
+} from "./audit.ts";
 export { CreateKey, KeyCreated, KeyInfo, KeyVerb, keyVerbs, type CreateKeyInput } from "./auth.ts";
 export {
   CommandId,

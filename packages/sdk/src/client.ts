@@ -1,5 +1,6 @@
 import type { ApiEvent, routes, RunContent, RunOnceInput, SandboxInfo } from "@atoll/protocol";
 import type { z } from "zod";
+import { Audit } from "./audit.ts";
 import type { FollowOptions } from "./commands/command-handle.ts";
 import type { CommandResult } from "./commands/command-result.ts";
 import { ForegroundRun } from "./commands/foreground.ts";
@@ -47,6 +48,7 @@ export class Atoll {
   readonly connection: Connection;
   readonly http: Http;
   readonly socket: Socket;
+  readonly audit: Audit;
   readonly keys: Keys;
   readonly profiles: Profiles;
   readonly snapshots: Snapshots;
@@ -56,6 +58,7 @@ export class Atoll {
     this.connection = resolveConnection(options);
     this.http = new Http(this.connection);
     this.socket = new Socket(this.connection);
+    this.audit = new Audit(this.http);
     this.keys = new Keys(this.http);
     this.profiles = new Profiles(this.http);
     this.snapshots = new Snapshots(this.http);

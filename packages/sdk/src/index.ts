@@ -1,6 +1,10 @@
 export { isSandboxError, SandboxError, type ErrorCode } from "@atoll/protocol";
 export type {
   ApiEvent,
+  AuditHead,
+  AuditLine,
+  AuditPage,
+  AuditVerification,
   CommandId,
   CommandInfo,
   CreateKeyInput,

@@ -3,19 +3,18 @@ import {
   builtInProfiles,
   CustomProfile,
   Operation,
-  SecurityProfile,
+  type SecurityProfile,
   type EgressPolicy,
 } from "@atoll/protocol";
 import { expect, test } from "vitest";
 import { assertAllowed, ceilingsWith, decide, policyCeiling, ProfileBook, weakerIn } from "../../src/index.ts";
 
 const book = new ProfileBook();
-const [high, medium, low, standard] = ["high", "medium", "low", "standard"].map((name) => book.get(name)) as [
-  SecurityProfile,
-  SecurityProfile,
-  SecurityProfile,
-  SecurityProfile,
-];
+const high = book.get("high");
+const medium = book.get("medium");
+const low = book.get("low");
+const standard = book.get("standard");
+const egress = (...allow: string[]): EgressPolicy => ({ allow, deny: [] });
 const changed = (profile: SecurityProfile, change: Partial<SecurityProfile>): SecurityProfile => ({
   ...profile,
   name: "changed",
@@ -36,7 +35,7 @@ test("the built-in profiles have the values of their documentation", () => {
     ["high", "high", 64, 50, 60_000, "full"],
     ["medium", "medium", 128, 100, 300_000, "basic"],
     ["low", "low", 256, 200, 600_000, "basic"],
-    ["standard", "low", 1024, 512, undefined, "full"],
+    ["standard", "low", 1024, 512, undefined, "basic"],
   ]);
   const operations = (profile: SecurityProfile) => Operation.options.filter((one) => allowsOperation(profile, one));
   expect(operations(high)).toEqual(["compute"]);
@@ -72,7 +71,6 @@ test("every refusal names its rule, its ceiling and what to do", () => {
     limits: { cpus: 0.5 },
   });
   const ceilings = ceilingsWith(medium, [key]);
-  const egress = (...allow: string[]): EgressPolicy => ({ allow, deny: [] });
   const create = { operation: "create", weakest: [], driver: "gvisor", limits: {} } as const;
   const refusals = [
     [{ ...create, profile: low, weakest: [{ profile: medium, ceiling: key }], ceilings }, "weakestProfile", "key"],
@@ -116,8 +114,8 @@ test("what lies within all ceilings is allowed", () => {
   const weakest = [{ profile: medium, ceiling: key }];
   for (const request of [
     { operation: "create", profile: medium, weakest, driver: "gvisor", limits: { cpus: 0.5 }, ceilings },
-    { operation: "egress", profile: medium, egress: { allow: ["a.example.com:443"], deny: [] }, ceilings },
-    { operation: "egress", profile: high, egress: { allow: [], deny: [] }, ceilings },
+    { operation: "egress", profile: medium, egress: egress("a.example.com:443"), ceilings },
+    { operation: "egress", profile: high, egress: egress(), ceilings },
     { operation: "port", profile: low, port: 80 },
     { operation: "code_load", profile: low, module: "a.ts", severity: "critical" },
     { operation: "code_load", profile: high, module: "a.ts" },

@@ -1,7 +1,9 @@
 import { z } from "zod";
+import type { ReloadCause } from "../events/live-event.ts";
 
 const MiB = 1024 * 1024;
 
+/** Unique among the apps of a manager, and part of the names of files and of cgroups. */
 export const AppId = z
   .string()
   .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, "lower-case letters, digits, '_' and '-', at most 64");
@@ -40,6 +42,8 @@ export const AppConfig = z.strictObject({
   migration: z.string().optional(),
   /** Files that a change of starts a reload. */
   watch: z.array(z.string()).default(["**/*.{ts,mts,js,mjs,json}"]),
+  /** How often the states of all services are saved, for a process that dies; 0 saves them at reloads only. */
+  snapshotMs: z.int().min(0).default(30_000),
   debounceMs: z.int().min(0).default(20),
   maxRestarts: z.int().min(0).default(3),
   restartWindowMs: z.int().min(1).default(60_000),
@@ -76,6 +80,12 @@ export interface AppInfo {
   createdAt: string;
   updatedAt: string;
   ports: { port: number; host: string; hostPort: number }[];
+}
+
+export interface ReloadOptions {
+  cause: ReloadCause;
+  /** A value that is passed to `codeChange`. */
+  extra?: unknown;
 }
 
 /** What `hotReload` did. */

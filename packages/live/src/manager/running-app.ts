@@ -1,10 +1,11 @@
+import { SandboxError } from "@atoll/protocol";
 import type { Artifact } from "../compiler/artifact.ts";
 import { ModuleGraph } from "../graph/module-graph.ts";
-import type { AppHost, AppProcess } from "../isolation/app-host.ts";
+import type { AppEnd, AppHost, AppProcess } from "../isolation/app-host.ts";
 import { runtimeBundle } from "../isolation/runtime-bundle.ts";
 import { Connection, type RuntimeEvent } from "../wire/connection.ts";
 import { decode, encode } from "../wire/encode.ts";
-import type { Reply, ServiceSnapshot } from "../wire/protocol.ts";
+import type { Params, Reply, ServiceSnapshot } from "../wire/protocol.ts";
 import type { AppConfig, AppInfo } from "./app-options.ts";
 import { describeEnd } from "./describe.ts";
 
@@ -21,7 +22,7 @@ interface Launch {
   /** Turns the places in stacks into those of the sources. */
   mapStack: (stack: string) => string;
   /** Called once with the reason, however the process ends. */
-  onEnd: (app: RunningApp, reason: string) => void;
+  onEnd: (app: RunningApp, error: SandboxError) => void;
 }
 
 /** The process of an app. It is pinged, and killed when it does not answer. */
@@ -31,6 +32,7 @@ export class RunningApp {
   readonly #config: AppConfig;
   readonly #heartbeat: NodeJS.Timeout;
   #isStarted = false;
+  #isSilent = false;
 
   private constructor(process: AppProcess, { config, onEvent, onEnd, mapStack }: Launch) {
     this.process = process;
@@ -40,7 +42,7 @@ export class RunningApp {
     this.#heartbeat.unref();
     void process.ended.then((end) => {
       clearInterval(this.#heartbeat);
-      onEnd(this, describeEnd(end, process.stderrTail()));
+      onEnd(this, this.#whyEnded(end));
     });
   }
 
@@ -83,8 +85,12 @@ export class RunningApp {
     return decode((await this.connection.request("run", params, timeoutMs + graceMs)).value);
   }
 
-  inspect(): Promise<Reply<"inspect">> {
-    return this.connection.request("inspect", {}, graceMs);
+  inspect(options: Params<"inspect"> = {}): Promise<Reply<"inspect">> {
+    return this.connection.request("inspect", options, graceMs);
+  }
+
+  async inject(service: string, fault: Params<"fault">["fault"]): Promise<void> {
+    await this.connection.request("fault", { service, fault }, graceMs);
   }
 
   async ports(): Promise<AppInfo["ports"]> {
@@ -101,12 +107,30 @@ export class RunningApp {
     await this.process.kill();
   }
 
+  #whyEnded(end: AppEnd): SandboxError {
+    const { failure } = this.connection;
+    if (failure?.code === "guest_violation") return failure;
+    const { unresponsiveMs } = this.#config.limits;
+    if (this.#isSilent) {
+      return new SandboxError("guest_silent", `it was blocked for longer than ${unresponsiveMs} ms`, {
+        suggestion: "Look for a loop without an `await`, or raise limits.unresponsiveMs.",
+      });
+    }
+    const reason = describeEnd(end, this.process.stderrTail());
+    return end.kind === "oom"
+      ? new SandboxError("limit_reached", reason, { suggestion: "Raise limits.memoryBytes, or look for a leak." })
+      : new SandboxError("sandbox_ended", reason);
+  }
+
   async #ping(): Promise<void> {
     if (!this.#isStarted) return;
     const { unresponsiveMs } = this.#config.limits;
     const ping = (): Promise<unknown> => this.connection.request("ping", {}, unresponsiveMs);
     // What follows is the same as for any other end of the process.
-    const kill = (): Promise<void> => this.process.kill();
+    const kill = (): Promise<void> => {
+      this.#isSilent = true;
+      return this.process.kill();
+    };
     await ping().catch(async () => {
       if (this.process.reachable === undefined) return kill();
       await this.process.reachable();

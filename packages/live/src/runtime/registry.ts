@@ -1,7 +1,7 @@
 import { pathToFileURL } from "node:url";
 import { Script } from "node:vm";
 import type { Artifact } from "../compiler/artifact.ts";
-import { guarded } from "./guard.ts";
+import { guarded, within } from "./guard.ts";
 
 export type Namespace = Readonly<Record<string, unknown>>;
 
@@ -89,7 +89,11 @@ export class ModuleRegistry {
     }
     for (const { module, body } of runs) {
       try {
-        await guarded(() => body.next(), evaluationTimeoutMs);
+        await within(
+          guarded(() => body.next(), evaluationTimeoutMs),
+          evaluationTimeoutMs,
+          "its top-level await",
+        );
       } catch (error) {
         throw Object.assign(asError(error), { module });
       }

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from "node:v8";
+import { Script } from "node:vm";
 import * as app from "../app/index.ts";
 import { decode, encode } from "../wire/encode.ts";
 import type { FromRuntime, Params, Reply, RequestName, RuntimeError } from "../wire/protocol.ts";
@@ -9,8 +11,6 @@ import { snapshotOf, Swap } from "./swap.ts";
 import { System, type Emit } from "./system.ts";
 
 type Handlers = { [N in RequestName]: (params: Params<N>) => Promise<Reply<N>> | Reply<N> };
-
-const runTurnMs = 30_000;
 
 /** Answers the requests of the host. */
 export class Runtime {
@@ -59,13 +59,13 @@ export class Runtime {
       this.#service(service).cast(name, decode(argument));
       return {};
     },
-    run: async ({ module, export: key, arguments: given }) => {
+    run: async ({ module, export: key, arguments: given, timeoutMs }) => {
       const work = this.#registry.exports(module)?.[key];
       if (typeof work !== "function") throw new RuntimeFailure("not_found", `${module} exports no function ${key}`);
       try {
         const parameters = decode(given) as unknown[];
         return {
-          value: encode(await guarded(() => (work as (...all: unknown[]) => unknown)(...parameters), runTurnMs)),
+          value: encode(await guarded(() => (work as (...all: unknown[]) => unknown)(...parameters), timeoutMs)),
         };
       } catch (error) {
         throw new RuntimeFailure("handler_failed", messageOf(error), { cause: error });
@@ -87,9 +87,13 @@ export class Runtime {
       const services = this.#system.services();
       return { snapshots: await Promise.all(services.map((service) => snapshotBetweenMessages(service, timeoutMs))) };
     },
-    inspect: () => ({
+    fault: ({ service, fault }) => {
+      this.#service(service).inject(fault);
+      return {};
+    },
+    inspect: ({ collectGarbage: isCollected = false }) => ({
       generation: this.#swap?.generation ?? 0,
-      heapBytes: process.memoryUsage().heapUsed,
+      heapBytes: isCollected ? liveHeapBytes() : process.memoryUsage().heapUsed,
       services: this.#system.services().map((service) => ({
         name: service.name,
         state: service.status === "ended" ? "stopping" : service.status,
@@ -118,6 +122,13 @@ export class Runtime {
     if (this.#swap === undefined) throw new RuntimeFailure("unknown_generation", "Nothing has been loaded yet");
     return this.#swap;
   }
+}
+
+/** What is in use after a full collection. The function for that exists only with a flag, which can be set late. */
+function liveHeapBytes(): number {
+  setFlagsFromString("--expose-gc");
+  (new Script("gc").runInNewContext() as () => void)();
+  return process.memoryUsage().heapUsed;
 }
 
 async function snapshotBetweenMessages(service: ServiceProcess, timeoutMs: number) {

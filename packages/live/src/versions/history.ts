@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { Dependency } from "../compiler/artifact.ts";
+import { Dependency, Diagnostic } from "../compiler/artifact.ts";
 
 /** The number of generations that are kept, and of versions of each module. */
 const maxHistory = 10;
@@ -26,6 +26,8 @@ export const Generation = z.strictObject({
   cause: z.enum(["start", "request", "watch", "rollback"]),
   /** It held through its probation, or the app started with it. */
   isGood: z.boolean(),
+  /** What the type checker found, once it has looked. */
+  diagnostics: z.array(Diagnostic).optional(),
   /** Why it was left by the app itself. */
   failure: z.string().optional(),
 });

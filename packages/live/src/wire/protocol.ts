@@ -75,8 +75,21 @@ export const requests = {
   /** The generation held through its probation: what `revert` needs is dropped. */
   settle: { params: z.object({ generation: z.int() }), reply: z.object({}) },
   snapshot: { params: z.object({ timeoutMs: z.int() }), reply: z.object({ snapshots: z.array(ServiceSnapshot) }) },
+  /** Makes a service fail on purpose, for tests. */
+  fault: {
+    params: z.object({
+      service: z.string(),
+      fault: z.discriminatedUnion("kind", [
+        z.object({ kind: z.literal("crash") }),
+        /** The next message is handled so much later. */
+        z.object({ kind: z.literal("delay"), ms: z.int().min(0).max(3_600_000) }),
+      ]),
+    }),
+    reply: z.object({}),
+  },
   inspect: {
-    params: z.object({}),
+    /** `collectGarbage` first frees what is not used, so that `heapBytes` can be compared. */
+    params: z.object({ collectGarbage: z.boolean().optional() }),
     reply: z.object({
       generation: z.int(),
       heapBytes: z.number(),

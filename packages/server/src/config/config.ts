@@ -1,5 +1,13 @@
 import { fileURLToPath } from "node:url";
-import { AccessPolicy, AskedLimits, CustomProfile, DriverName, ProfileName, TemplateName } from "@atoll/protocol";
+import {
+  AccessPolicy,
+  AskedLimits,
+  AuditLevel,
+  CustomProfile,
+  DriverName,
+  ProfileName,
+  TemplateName,
+} from "@atoll/protocol";
 import { StoreConfig } from "@atoll/storage";
 import { z } from "zod";
 
@@ -71,6 +79,9 @@ export const Config = z.strictObject({
     .enum(["silent", "error", "warn", "info", "debug"])
     .default("info")
     .describe("the lowest level that is logged, as JSON lines on stderr"),
+  auditLevel: AuditLevel.default("basic").describe(
+    "what the audit log has of sandboxes without a profile: full also reads, none only security",
+  ),
   otlpEndpoint: z
     .string()
     .regex(/^https?:\/\/[^\s?#]+$/, "a URL such as http://localhost:4318")

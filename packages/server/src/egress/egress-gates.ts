@@ -12,7 +12,7 @@ import { RefusalTally, type LoggedRefusal } from "./refusal-tally.ts";
 import type { ResolveName } from "./resolve-name.ts";
 
 /** The policy of a sandbox with its own ceilings. */
-export interface EgressTerms {
+interface EgressTerms {
   egress: EgressPolicy;
   egressCeiling?: EgressPolicy | undefined;
   profile?: SecurityProfile | undefined;

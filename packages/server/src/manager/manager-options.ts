@@ -1,6 +1,6 @@
 import type { EgressHandler, EngineOptions, FilesSource } from "@atoll/engine";
 import type { AuditOptions } from "@atoll/guard";
-import type { CreateSandbox, EgressPolicy, SandboxId, SecurityProfile } from "@atoll/protocol";
+import type { AuditLevel, CreateSandbox, EgressPolicy, SandboxId, SecurityProfile } from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { JournalOptions } from "../events/event-journal.ts";
 import type { ServerPersistence } from "../persistence/server-persistence.ts";
@@ -28,7 +28,9 @@ export interface SandboxManagerOptions {
    */
   keptLogBytes?: number;
   journal?: JournalOptions;
-  audit?: AuditOptions;
+  /** How much is recorded of sandboxes whose profile does not say it. */
+  auditLevel?: AuditLevel;
+  audit?: Omit<AuditOptions, "key">;
   /** The stores of persistent sandboxes. Without them there are no persistent sandboxes. */
   persistence?: Pick<ServerPersistence, "sandboxStores" | "self" | "wasSelf" | "notifyServer" | "openArchive">;
   /** Without it nothing is logged. */

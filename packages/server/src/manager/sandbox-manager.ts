@@ -5,13 +5,14 @@ import { assertAllowed, AuditLog } from "@atoll/guard";
 import {
   CreateSandbox,
   SandboxError,
+  SandboxId,
+  type AuditLevel,
   type CommandId,
   type CommandInfo,
   type EgressPolicy,
   type EndReason,
   type RunCommand,
   type RunOnce,
-  type SandboxId,
   type SandboxInfo,
   type SandboxPage,
   type SandboxUsage,
@@ -23,6 +24,7 @@ import { EventJournal } from "../events/event-journal.ts";
 import type { CheckpointArchive } from "../persistence/checkpoint-archive.ts";
 import { noPersistence } from "../persistence/persistence-options.ts";
 import { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
+import { ServerSecret } from "../signing/server-secret.ts";
 import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
 import { assertSupported } from "./idle-clock.ts";
 import { commandEnded, commandStarted, sandboxEvent } from "./journal-events.ts";
@@ -42,6 +44,7 @@ import { SandboxRegistry } from "./sandbox-registry.ts";
 import { SandboxRollbacks, recoverRollback } from "./sandbox-rollbacks.ts";
 import { loadSettings, profileOf, type SandboxSettings } from "./sandbox-settings.ts";
 import { issueTokenAgain } from "./sandbox-token.ts";
+import { ServerAudit } from "./server-audit.ts";
 import { timeOut } from "./time-out.ts";
 import { TypeStripper } from "./type-stripper.ts";
 
@@ -54,7 +57,7 @@ const asked: EndReason = { kind: "asked", message: "it was killed on request" };
  */
 export class SandboxManager {
   readonly events: EventJournal;
-  readonly audit: AuditLog;
+  readonly audit: ServerAudit;
   readonly engine: Engine;
   readonly pauseResume: PauseResume;
   readonly forks: SandboxForks;
@@ -72,7 +75,12 @@ export class SandboxManager {
   readonly #types = new TypeStripper();
   #closing: Promise<void> | undefined;
 
-  private constructor(options: SandboxManagerOptions, engine: Engine, archive: CheckpointArchive | undefined) {
+  private constructor(
+    options: SandboxManagerOptions,
+    engine: Engine,
+    archive: CheckpointArchive | undefined,
+    auditKey: Buffer,
+  ) {
     const { dataDir, pool = [], proxyPort, log = pino({ enabled: false }) } = options;
     this.#options = options;
     this.#log = log;
@@ -82,10 +90,13 @@ export class SandboxManager {
       ownerOf: (id) => this.ownerOf(id),
       onError: (error, { type }) => log.error({ err: error, event: type }, "event not stored"),
     });
-    this.audit = new AuditLog(join(dataDir, "audit"), {
+    const auditLog = new AuditLog(join(dataDir, "audit"), {
       ...options.audit,
+      key: auditKey,
+      onRepair: (message) => log.error({ because: message }, "audit log repaired"),
       onError: (error, { what }) => log.error({ err: error, what }, "audit line not written"),
     });
+    this.audit = new ServerAudit(auditLog, (id) => this.#auditLevelOf(id) ?? options.auditLevel ?? "basic");
     this.lostRuns = new LostRuns(join(dataDir, "lost-runs"));
     const manage = this.#manage.bind(this);
     this.persistent = new PersistentSandboxes({
@@ -135,7 +146,8 @@ export class SandboxManager {
     });
     try {
       const archive = await options.persistence?.openArchive(engine);
-      const manager = new SandboxManager(options, engine, archive);
+      const secret = await ServerSecret.load(dataDir);
+      const manager = new SandboxManager(options, engine, archive, secret.keyFor("audit log"));
       logRepairs(engine.repairs, manager.#log);
       await Promise.all(engine.list().map(({ id }) => manager.#restore(engine.get(id))));
       onReady();
@@ -294,7 +306,15 @@ export class SandboxManager {
     await this.engine.close();
     await Promise.all(left.map(({ commands }) => commands.release()));
     this.events.close();
-    this.audit.close();
+    this.audit.log.close();
+  }
+
+  /** The level that the profile of a sandbox asks for. */
+  #auditLevelOf(id: string | undefined): AuditLevel | undefined {
+    const { data } = SandboxId.safeParse(id);
+    if (data === undefined) return undefined;
+    const { facts } = this.#registry.get(data) ?? { facts: this.persistent.settingsOf(data) };
+    return facts?.profile?.audit;
   }
 
   /** Connections to ports are requests to the program inside, so a refusal is audited here. */
@@ -303,7 +323,8 @@ export class SandboxManager {
       assertAllowed({ operation: "port", profile: this.profileOf(id), port }, `connect to sandbox ${id}`);
     } catch (error) {
       const { code, details } = error as SandboxError;
-      this.audit.record({ who: "server", what: "dial", sandboxId: id, result: code, details: { port, ...details } });
+      const entry = { who: "server", what: "dial", sandboxId: id, result: code, details: { port, ...details } };
+      this.audit.record(entry, "security");
       throw error;
     }
   }

@@ -1,15 +1,15 @@
-import type { AuditLog } from "@atoll/guard";
 import type { EndReason, SandboxId } from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { Timeout } from "./idle-clock.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 import type { PauseResume } from "./pause-resume.ts";
 import { profileOf } from "./sandbox-settings.ts";
+import type { ServerAudit } from "./server-audit.ts";
 
 export interface TimeOutOptions {
   pauseResume: PauseResume;
   kill: (id: SandboxId, reason: EndReason) => Promise<unknown>;
-  audit: AuditLog;
+  audit: ServerAudit;
   log: Logger;
 }
 
