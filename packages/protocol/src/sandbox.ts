@@ -43,6 +43,7 @@ export const EndReason = z.strictObject({
     "idle",
     "memory",
     "disk",
+    "processes",
     "guest",
     "exited",
     "start",

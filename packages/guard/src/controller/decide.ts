@@ -16,7 +16,7 @@ export type GuardRequest =
       operation: "create";
       profile: SecurityProfile;
       /** The weakest profiles that the key and the server allow. */
-      weakest: readonly { profile: SecurityProfile; ceiling: Ceiling }[];
+      weakest?: readonly { profile: SecurityProfile; ceiling: Ceiling }[];
       driver: DriverName;
       limits: Partial<Record<BoundedLimit, number | undefined>>;
       ceilings: readonly Ceiling[];
@@ -76,7 +76,7 @@ export function decide(request: GuardRequest): Decision {
 }
 
 function decideCreate(request: Extract<GuardRequest, { operation: "create" }>): Decision {
-  const { profile, weakest, driver, limits, ceilings } = request;
+  const { profile, weakest = [], driver, limits, ceilings } = request;
   for (const { profile: most, ceiling } of weakest) {
     const more = weakerIn(profile, most);
     if (more === undefined) continue;

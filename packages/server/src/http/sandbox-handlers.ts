@@ -66,7 +66,7 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
         egress: policy,
         limits: { lifetimeMs: _, ...limits },
       } = manager.get(params.id);
-      const profile = manager.profileOf(params.id);
+      const profile = manager.access.profileOf(params.id);
       bounds.terms({ profile, driver, egress: policy, limits }, `fork sandbox ${params.id}`);
       const { egressCeiling } = bounds;
       const places = Array.from({ length: body.count }, () => admission.open(key));
@@ -85,6 +85,7 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     }),
     listCheckpoints: async ({ params }) => ({ checkpoints: await manager.pauseResume.checkpoints(params.id) }),
     getUsage: ({ params }) => manager.usage(params.id),
+    getUsageHistory: ({ params, query }) => manager.monitor.history(params.id, query.sinceMs),
     holdSandbox: ({ params, body: { holder, ttlMs }, requester: { who } }) =>
       manager.changes.hold(params.id, { who, holder }, ttlMs),
     unholdSandbox: ({ params, query: { holder }, requester: { who } }) =>
@@ -93,7 +94,11 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     setEgress: async ({ params, body, principal }) => {
       compilePolicy(body);
       const bounds = admission.boundsOf(keyOf(principal));
-      bounds.assertEgress(body, manager.profileOf(params.id), `change the egress policy of sandbox ${params.id}`);
+      bounds.assertEgress(
+        body,
+        manager.access.profileOf(params.id),
+        `change the egress policy of sandbox ${params.id}`,
+      );
       const policy = await manager.changes.setEgress(params.id, body, bounds.egressCeiling);
       egress.closeForbidden(params.id);
       return policy;

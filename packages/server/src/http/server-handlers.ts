@@ -11,7 +11,10 @@ export function serverHandlers(parts: Parts) {
   const { manager, keys, ports, metrics, config, uploads, admission } = parts;
   const { templates } = manager.engine;
   const assertPort = ({ id, port }: { id: SandboxId; port: number }, what: string): void =>
-    assertAllowed({ operation: "port", profile: manager.profileOf(id), port }, `${what} a port of sandbox ${id}`);
+    assertAllowed(
+      { operation: "port", profile: manager.access.profileOf(id), port },
+      `${what} a port of sandbox ${id}`,
+    );
   return {
     getPort: ({ params }) => {
       assertPort(params, "show");

@@ -1,26 +1,26 @@
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { Engine, type GuestFiles, type Sandbox } from "@atoll/engine";
-import { assertAllowed, AuditLog } from "@atoll/guard";
+import { AuditLog } from "@atoll/guard";
 import {
   CreateSandbox,
   SandboxError,
-  SandboxId,
-  type AuditLevel,
   type CommandId,
   type CommandInfo,
   type EgressPolicy,
   type EndReason,
   type RunCommand,
   type RunOnce,
+  type SandboxId,
   type SandboxInfo,
   type SandboxPage,
   type SandboxUsage,
-  type SecurityProfile,
 } from "@atoll/protocol";
 import { pino, type Logger } from "pino";
 import type { Command } from "../commands/command.ts";
 import { EventJournal } from "../events/event-journal.ts";
+import { SandboxMonitor } from "../monitor/sandbox-monitor.ts";
+import { ServerAlerts } from "../monitor/server-alerts.ts";
 import type { CheckpointArchive } from "../persistence/checkpoint-archive.ts";
 import { noPersistence } from "../persistence/persistence-options.ts";
 import { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
@@ -42,7 +42,7 @@ import { refuseEgress, serverLabel } from "./sandbox-launcher.ts";
 import type { SandboxQuery } from "./sandbox-page.ts";
 import { SandboxRegistry } from "./sandbox-registry.ts";
 import { SandboxRollbacks, recoverRollback } from "./sandbox-rollbacks.ts";
-import { loadSettings, profileOf, type SandboxSettings } from "./sandbox-settings.ts";
+import { loadSettings, type SandboxSettings } from "./sandbox-settings.ts";
 import { issueTokenAgain } from "./sandbox-token.ts";
 import { ServerAudit } from "./server-audit.ts";
 import { timeOut } from "./time-out.ts";
@@ -66,6 +66,8 @@ export class SandboxManager {
   readonly changes: SandboxChanges;
   readonly rollbacks: SandboxRollbacks;
   readonly lostRuns: LostRuns;
+  readonly monitor: SandboxMonitor;
+  readonly alerts: ServerAlerts;
   readonly #options: SandboxManagerOptions;
   readonly #log: Logger;
   readonly #registry = new SandboxRegistry();
@@ -85,8 +87,13 @@ export class SandboxManager {
     this.#options = options;
     this.#log = log;
     this.engine = engine;
+    this.alerts = new ServerAlerts(options.alerts, log);
     this.events = EventJournal.open(join(dataDir, "events"), {
       ...options.journal,
+      onEmit: (event) => {
+        options.journal?.onEmit?.(event);
+        this.alerts.take(event);
+      },
       ownerOf: (id) => this.ownerOf(id),
       onError: (error, { type }) => log.error({ err: error, event: type }, "event not stored"),
     });
@@ -96,7 +103,7 @@ export class SandboxManager {
       onRepair: (message) => log.error({ because: message }, "audit log repaired"),
       onError: (error, { what }) => log.error({ err: error, what }, "audit line not written"),
     });
-    this.audit = new ServerAudit(auditLog, (id) => this.#auditLevelOf(id) ?? options.auditLevel ?? "basic");
+    this.audit = new ServerAudit(auditLog, (id) => this.access.auditLevelOf(id) ?? options.auditLevel ?? "basic");
     this.lostRuns = new LostRuns(join(dataDir, "lost-runs"));
     const manage = this.#manage.bind(this);
     this.persistent = new PersistentSandboxes({
@@ -124,6 +131,14 @@ export class SandboxManager {
       pauseResume: this.pauseResume,
       log,
       emit: (event) => this.events.emit(event),
+    });
+    this.monitor = new SandboxMonitor(options.monitor ?? {}, {
+      engine,
+      pauseResume: this.pauseResume,
+      audit: this.audit,
+      emit: (event) => this.events.emit(event),
+      kill: (id, reason) => this.kill(id, reason),
+      log,
     });
     this.#creator = new SandboxCreator({ ...parts, pool, proxyPort, onEgress: options.onEgress, log });
   }
@@ -236,7 +251,7 @@ export class SandboxManager {
   async dial(id: SandboxId, port: number, options: { family?: 4 | 6; signal: AbortSignal }): Promise<Duplex> {
     const leave = await this.access.acquire(id, options.signal);
     try {
-      this.#assertPort(id, port);
+      this.access.assertPort(id, port, this.audit);
       await this.pauseResume.wake(id);
       const connection = await this.#registry.find(id).sandbox.dial(port, options);
       connection.once("close", leave);
@@ -265,10 +280,6 @@ export class SandboxManager {
     return this.access.settingsOf(id).egress;
   }
 
-  profileOf(id: SandboxId): SecurityProfile {
-    return profileOf(this.access.settingsOf(id));
-  }
-
   /** Returns the policy with its ceilings: that of the key that set it, and the profile. */
   getEgressTerms(id: SandboxId): Pick<SandboxSettings, "egress" | "egressCeiling" | "profile"> {
     return this.access.settingsOf(id);
@@ -294,6 +305,7 @@ export class SandboxManager {
 
   async #shutdown({ killAll = false, pauseAll = false }: { killAll?: boolean; pauseAll?: boolean }): Promise<void> {
     await Promise.allSettled([...this.#creating, this.#creator.pool.close(), this.#types.close()]);
+    this.monitor.close();
     const all = this.#registry.all();
     if (killAll) {
       const reason: EndReason = { kind: "server", message: "the server was stopped together with its sandboxes" };
@@ -306,27 +318,8 @@ export class SandboxManager {
     await this.engine.close();
     await Promise.all(left.map(({ commands }) => commands.release()));
     this.events.close();
+    await this.alerts.close();
     this.audit.log.close();
-  }
-
-  /** The level that the profile of a sandbox asks for. */
-  #auditLevelOf(id: string | undefined): AuditLevel | undefined {
-    const { data } = SandboxId.safeParse(id);
-    if (data === undefined) return undefined;
-    const { facts } = this.#registry.get(data) ?? { facts: this.persistent.settingsOf(data) };
-    return facts?.profile?.audit;
-  }
-
-  /** Connections to ports are requests to the program inside, so a refusal is audited here. */
-  #assertPort(id: SandboxId, port: number): void {
-    try {
-      assertAllowed({ operation: "port", profile: this.profileOf(id), port }, `connect to sandbox ${id}`);
-    } catch (error) {
-      const { code, details } = error as SandboxError;
-      const entry = { who: "server", what: "dial", sandboxId: id, result: code, details: { port, ...details } };
-      this.audit.record(entry, "security");
-      throw error;
-    }
   }
 
   async #create(
@@ -403,10 +396,12 @@ export class SandboxManager {
       },
     });
     this.#registry.add(managed);
+    this.monitor.watch(managed);
     return managed;
   }
 
   #forget(managed: ManagedSandbox): void {
+    if (this.#registry.get(managed.id) === managed) this.monitor.forget(managed.id);
     const { idempotency } = managed.facts;
     if (this.#registry.remove(managed) && idempotency !== undefined) this.#creates.forget(idempotency);
   }
