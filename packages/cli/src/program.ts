@@ -56,6 +56,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
 
 /** The commands that other commands start, and never a person. */
 const ownCommands: Readonly<Record<string, () => Promise<MakeCommand>>> = {
+  "keep-apps": async () => (await import("./commands/keep-apps.ts")).keepAppsCommand,
   "keep-server": async () => (await import("./commands/keep-server.ts")).keepServerCommand,
 };
 
