@@ -46,6 +46,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
     audit: async () => (await import("./commands/audit.ts")).auditCommand,
     events: async () => (await import("./commands/events.ts")).eventsCommand,
     template: async () => (await import("./commands/template.ts")).templateCommand,
+    profile: async () => (await import("./commands/profile.ts")).profileCommand,
     key: async () => (await import("./commands/key.ts")).keyCommand,
   },
   "This program:": {
