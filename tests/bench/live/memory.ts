@@ -71,7 +71,7 @@ async function memoryInGvisor(bench: Parameters<Trial["attempt"]>[0], folder: st
     bench.progress.report(`app ${at} of ${apps} starts in gVisor`);
     await manager.create(`app${at}`, folder, { typeCheck: "off", limits: { cpus: 2 } });
   }
-  const pids = await processesOf(`${dir}/`);
-  const each = await Promise.all(pids.map((pid) => (pid === server.pid ? 0 : pssBytes(pid))));
+  const pids = (await processesOf(`${dir}/`)).filter((pid) => pid !== server.pid);
+  const each = await Promise.all(pids.map((pid) => pssBytes(pid)));
   return each.reduce((sum, bytes) => sum + bytes, 0) / apps / MiB;
 }
