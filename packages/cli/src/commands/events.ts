@@ -59,6 +59,7 @@ function lineOf(cli: Cli, event: ApiEvent): string {
 function toneOf(type: ApiEvent["type"]): Tone {
   switch (type) {
     case "limit.hit":
+    case "limit.enforced":
     case "egress.refused":
     case "security.refused":
     case "command.lost":
@@ -66,6 +67,7 @@ function toneOf(type: ApiEvent["type"]): Tone {
     case "events.lost":
       return "bad";
     case "limit.near":
+    case "resource.left":
     case "sandbox.guest":
     case "sandbox.taken_over":
       return "busy";

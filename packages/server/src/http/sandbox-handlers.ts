@@ -85,6 +85,7 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     }),
     listCheckpoints: async ({ params }) => ({ checkpoints: await manager.pauseResume.checkpoints(params.id) }),
     getUsage: ({ params }) => manager.usage(params.id),
+    getUsageHistory: ({ params, query }) => manager.monitor.history(params.id, query.sinceMs),
     holdSandbox: ({ params, body: { holder, ttlMs }, requester: { who } }) =>
       manager.changes.hold(params.id, { who, holder }, ttlMs),
     unholdSandbox: ({ params, query: { holder }, requester: { who } }) =>

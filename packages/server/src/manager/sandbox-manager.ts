@@ -19,6 +19,8 @@ import {
 import { pino, type Logger } from "pino";
 import type { Command } from "../commands/command.ts";
 import { EventJournal } from "../events/event-journal.ts";
+import { SandboxMonitor } from "../monitor/sandbox-monitor.ts";
+import { ServerAlerts } from "../monitor/server-alerts.ts";
 import type { CheckpointArchive } from "../persistence/checkpoint-archive.ts";
 import { noPersistence } from "../persistence/persistence-options.ts";
 import { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
@@ -64,6 +66,8 @@ export class SandboxManager {
   readonly changes: SandboxChanges;
   readonly rollbacks: SandboxRollbacks;
   readonly lostRuns: LostRuns;
+  readonly monitor: SandboxMonitor;
+  readonly alerts: ServerAlerts;
   readonly #options: SandboxManagerOptions;
   readonly #log: Logger;
   readonly #registry = new SandboxRegistry();
@@ -83,8 +87,13 @@ export class SandboxManager {
     this.#options = options;
     this.#log = log;
     this.engine = engine;
+    this.alerts = new ServerAlerts(options.alerts, log);
     this.events = EventJournal.open(join(dataDir, "events"), {
       ...options.journal,
+      onEmit: (event) => {
+        options.journal?.onEmit?.(event);
+        this.alerts.take(event);
+      },
       ownerOf: (id) => this.ownerOf(id),
       onError: (error, { type }) => log.error({ err: error, event: type }, "event not stored"),
     });
@@ -122,6 +131,14 @@ export class SandboxManager {
       pauseResume: this.pauseResume,
       log,
       emit: (event) => this.events.emit(event),
+    });
+    this.monitor = new SandboxMonitor(options.monitor ?? {}, {
+      engine,
+      pauseResume: this.pauseResume,
+      audit: this.audit,
+      emit: (event) => this.events.emit(event),
+      kill: (id, reason) => this.kill(id, reason),
+      log,
     });
     this.#creator = new SandboxCreator({ ...parts, pool, proxyPort, onEgress: options.onEgress, log });
   }
@@ -288,6 +305,7 @@ export class SandboxManager {
 
   async #shutdown({ killAll = false, pauseAll = false }: { killAll?: boolean; pauseAll?: boolean }): Promise<void> {
     await Promise.allSettled([...this.#creating, this.#creator.pool.close(), this.#types.close()]);
+    this.monitor.close();
     const all = this.#registry.all();
     if (killAll) {
       const reason: EndReason = { kind: "server", message: "the server was stopped together with its sandboxes" };
@@ -300,6 +318,7 @@ export class SandboxManager {
     await this.engine.close();
     await Promise.all(left.map(({ commands }) => commands.release()));
     this.events.close();
+    await this.alerts.close();
     this.audit.log.close();
   }
 
@@ -377,10 +396,12 @@ export class SandboxManager {
       },
     });
     this.#registry.add(managed);
+    this.monitor.watch(managed);
     return managed;
   }
 
   #forget(managed: ManagedSandbox): void {
+    if (this.#registry.get(managed.id) === managed) this.monitor.forget(managed.id);
     const { idempotency } = managed.facts;
     if (this.#registry.remove(managed) && idempotency !== undefined) this.#creates.forget(idempotency);
   }
