@@ -16,6 +16,7 @@ import type { Recovery } from "../recovery/classify.ts";
 import { auditEntryOf } from "../security/app-audit.ts";
 import { AppMonitor } from "../security/app-monitor.ts";
 import { assertWithin, missingFor, resolveProfile } from "../security/app-profile.ts";
+import { LiveMetrics } from "../telemetry/live-metrics.ts";
 import { TypeChecker } from "../types/type-checker.ts";
 import { AppVersions, type GenerationInfo, type ModuleDiff, type ModuleHistory } from "../versions/app-versions.ts";
 import { defaultStateDir, VersionStore } from "../versions/version-store.ts";
@@ -76,6 +77,7 @@ export class LiveManager implements AsyncDisposable {
   readonly #audit: AuditLog | undefined;
   readonly #monitor: AppMonitor | undefined;
   readonly #watchers = new Map<string, AutoReload>();
+  readonly #metrics = new LiveMetrics(() => this.list());
   readonly #events = new EventEmitter<{ event: [LiveEvent] }>();
 
   constructor(options: LiveManagerOptions = {}) {
@@ -297,6 +299,11 @@ export class LiveManager implements AsyncDisposable {
     return () => void this.#events.off("event", listener);
   }
 
+  /** What happened to all apps, and their states now, as `/metrics` of a server has it for Prometheus. */
+  metrics(): Promise<{ contentType: string; text: string }> {
+    return this.#metrics.text();
+  }
+
   /** Ends all apps. Their versions stay on disk for a later manager. */
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([...this.#apps.keys()].map((id) => this.#release(id)));
@@ -315,6 +322,7 @@ export class LiveManager implements AsyncDisposable {
 
   #emit(app: string, event: LiveEventBody): void {
     const happened: LiveEvent = { at: new Date().toISOString(), app, ...event };
+    this.#metrics.record(happened);
     const audited = auditEntryOf(happened);
     if (audited !== undefined) this.#audit?.record(audited.entry, this.#apps.get(app)?.profile.audit, audited.kind);
     this.#events.emit("event", happened);
