@@ -1,8 +1,9 @@
 export type { AuditEntry, AuditKind } from "./audit/audit-entry.ts";
 export { AuditLog, type AuditOptions } from "./audit/audit-log.ts";
-export { queryLog } from "./audit/query-log.ts";
+export { auditLines, queryLog } from "./audit/query-log.ts";
 export { redact } from "./audit/redact.ts";
 export { verifyLog, type VerifyOptions } from "./audit/verify-log.ts";
+export { ThreatLedger, type ThreatReport } from "./threats/threat-ledger.ts";
 export { deriveKey, secretBytes, type KeyPurpose } from "./keys/derive-key.ts";
 export { decideImport, importRules, type ImportRules } from "./capabilities/import-rules.ts";
 export { assertAllowed } from "./controller/assert-allowed.ts";

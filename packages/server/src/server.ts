@@ -133,7 +133,7 @@ export class Server {
         acquire: async ({ sandboxId: id, by }) => {
           const leave = await manager.access.acquire(id, stopping.signal);
           try {
-            manager.access.assertNotHeld(id, by ?? { who: "signed URL", holder: undefined });
+            manager.access.assertUsable(id, by ?? { who: "signed URL", holder: undefined });
             await manager.pauseResume.wake(id);
             return { files: manager.files(id), leave };
           } catch (error) {
@@ -161,6 +161,10 @@ export class Server {
       const uploads = await TemplateUploads.open(join(config.dataDir, "uploads"), config.maxTemplateBytes);
       manager.engine.events.listen((event) => {
         if (event.type === "state" && event.to === "released") ports.close(event.sandboxId);
+      });
+      manager.isolation.onCut((id) => {
+        egress.closeForbidden(id);
+        ports.close(id);
       });
       const watches = new WatchHub();
       const metrics = metricsOf(manager);
@@ -206,10 +210,13 @@ export class Server {
           acquire: (id, signal) => manager.access.acquire(id, signal),
           retain: (id) => manager.access.retain(id),
           assertSees: (principal, id) => manager.access.assertSees(principal, id),
-          assertNotHeld: (id, by) => manager.access.assertNotHeld(id, by),
+          assertNotHeld: (id, by) => manager.access.assertUsable(id, by),
           wake: (id) => manager.pauseResume.wake(id),
         },
-        audit: (entry, kind) => manager.audit.record(entry, kind),
+        audit: (entry, kind) => {
+          manager.audit.record(entry, kind);
+          if (entry.result === "guest_violation") manager.isolation.reportViolation(entry);
+        },
         log,
         metrics,
         tracing,
@@ -226,7 +233,7 @@ export class Server {
         locate: (id) => manager.access.locate(id),
         sources: {
           command: (id, commandId, rollbacks) => manager.command(id, commandId, rollbacks),
-          assertNotHeld: (id, by) => manager.access.assertNotHeld(id, by),
+          assertNotHeld: (id, by) => manager.access.assertUsable(id, by),
           files: (id) => manager.files(id),
           isHere: (id) => manager.access.isHere(id),
           acquire: (id, signal) => manager.access.acquire(id, signal),
@@ -365,6 +372,7 @@ async function openManager({
     proxyPort,
     environment: proxyEnvironment(),
     auditLevel: config.auditLevel,
+    isolateAfterLimitHits: config.isolateAfterLimitHits,
     keptCommands: config.keptCommands,
     keptLogBytes: config.keptLogBytes,
     pool: pooledShapes(config.pool, policy),

@@ -5,6 +5,7 @@ import {
   SandboxError,
   type EndReason,
   type EgressPolicy,
+  type Isolated,
   type SandboxId,
   type SandboxInfo,
   type SandboxTimeouts,
@@ -88,7 +89,7 @@ export class ManagedSandbox {
         options.onTimeout(this, which);
       },
     });
-    if (sandbox.state === "paused") this.clock.stop();
+    if (sandbox.state === "paused" || facts.isolated !== undefined) this.clock.stop();
   }
 
   get id(): SandboxId {
@@ -128,6 +129,7 @@ export class ManagedSandbox {
       ...(holder === undefined ? {} : { heldBy: holder }),
       ...("reason" in record ? { reason: record.reason } : {}),
       ...(this.sandbox.isSilent || this.#isUnreached ? { guest: "unresponsive" } : {}),
+      ...(this.#facts.isolated === undefined ? {} : { isolated: this.#facts.isolated }),
       runningCommands: this.commands.runningCount,
       ...(checkpoint === undefined ? {} : { checkpoint }),
       ...(rollbacks === 0 ? {} : { rollbacks }),
@@ -156,6 +158,14 @@ export class ManagedSandbox {
       const others = facts.publicPorts.filter((other) => other !== port);
       return { ...facts, publicPorts: isPublic ? [...others, port] : others };
     });
+  }
+
+  /** Marks the sandbox as isolated, or ends that. */
+  setIsolated(isolated: Isolated | undefined): Promise<void> {
+    return this.#change("isolate", ({ isolated: _, ...facts }) => ({
+      ...facts,
+      ...(isolated === undefined ? {} : { isolated }),
+    }));
   }
 
   /** Records a resume: all timeouts start again. */

@@ -24,6 +24,7 @@ import { noPersistence } from "../persistence/persistence-options.ts";
 import { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { ServerSecret } from "../signing/server-secret.ts";
 import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
+import { packEvidence, writeEvidence } from "./evidence.ts";
 import { assertSupported } from "./idle-clock.ts";
 import { commandEnded, commandStarted, sandboxEvent } from "./journal-events.ts";
 import { logRepairs } from "./log-repairs.ts";
@@ -36,6 +37,7 @@ import { SandboxAccess } from "./sandbox-access.ts";
 import { SandboxChanges } from "./sandbox-changes.ts";
 import { SandboxCreator } from "./sandbox-creator.ts";
 import { SandboxForks } from "./sandbox-forks.ts";
+import { SandboxIsolation } from "./sandbox-isolation.ts";
 import { refuseEgress, serverLabel } from "./sandbox-launcher.ts";
 import type { SandboxQuery } from "./sandbox-page.ts";
 import { SandboxRegistry } from "./sandbox-registry.ts";
@@ -45,6 +47,8 @@ import { issueTokenAgain } from "./sandbox-token.ts";
 import { ServerAudit } from "./server-audit.ts";
 import { timeOut } from "./time-out.ts";
 import { TypeStripper } from "./type-stripper.ts";
+
+const reachesNothing: EgressPolicy = { allow: [], deny: [] };
 
 const asked: EndReason = { kind: "asked", message: "it was killed on request" };
 
@@ -63,6 +67,7 @@ export class SandboxManager {
   readonly access: SandboxAccess;
   readonly changes: SandboxChanges;
   readonly rollbacks: SandboxRollbacks;
+  readonly isolation: SandboxIsolation;
   readonly lostRuns: LostRuns;
   readonly #options: SandboxManagerOptions;
   readonly #log: Logger;
@@ -110,7 +115,10 @@ export class SandboxManager {
       log,
     });
     for (const message of engine.events.recent) this.events.emit(sandboxEvent(message));
-    engine.events.listen((message) => this.events.emit(sandboxEvent(message)));
+    engine.events.listen((message) => {
+      this.events.emit(sandboxEvent(message));
+      this.isolation.watch(message);
+    });
     const { persistent } = this;
     this.access = new SandboxAccess({ registry: this.#registry, persistent });
     const parts = { engine, persistent, find: this.#registry.find.bind(this.#registry), manage };
@@ -122,6 +130,16 @@ export class SandboxManager {
       pauseResume: this.pauseResume,
       log,
       emit: (event) => this.events.emit(event),
+    });
+    this.isolation = new SandboxIsolation({
+      get: (id) => this.#registry.get(id),
+      pauseResume: this.pauseResume,
+      changes: this.changes,
+      audit: this.audit,
+      emit: (event) => this.events.emit(event),
+      keepEvidence: (managed) => this.writeEvidence(managed.id, "isolated"),
+      mostLimitHits: options.isolateAfterLimitHits ?? 0,
+      log,
     });
     this.#creator = new SandboxCreator({ ...parts, pool, proxyPort, onEgress: options.onEgress, log });
   }
@@ -259,13 +277,27 @@ export class SandboxManager {
     return OneOffRun.start(request, managed, { types: this.#types, end });
   }
 
+  /** Writes down what is known about a sandbox, and returns it. */
+  async writeEvidence(id: SandboxId, name: string): Promise<void> {
+    const checkpoints = await this.pauseResume.checkpoints(id);
+    const reports = this.isolation.reportsOf(id);
+    await writeEvidence(this.#registry.find(id), name, { log: this.audit.log, reports, checkpoints });
+  }
+
+  /** Yields what is known about a sandbox as a tar archive. */
+  async evidence(id: SandboxId, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
+    await this.writeEvidence(id, "now");
+    return packEvidence(this.#registry.find(id), signal);
+  }
+
   getEgress(id: SandboxId): EgressPolicy {
     return this.access.settingsOf(id).egress;
   }
 
   /** Returns the policy with the ceiling of the key that set it. */
   getEgressTerms(id: SandboxId): Pick<SandboxSettings, "egress" | "egressCeiling"> {
-    return this.access.settingsOf(id);
+    const settings = this.access.settingsOf(id);
+    return settings.isolated === undefined ? settings : { egress: reachesNothing };
   }
 
   isPortPublic(id: SandboxId, port: number): boolean {
@@ -338,12 +370,20 @@ export class SandboxManager {
       // has a container as well: its commands are restored when it answers.
       const mayBeBlocked = sandbox.state === "running" || sandbox.state === "pausing";
       if (facts.persistent) managed.clock.stop();
+      if (facts.isolated !== undefined && mayBeBlocked) return void this.#continueIsolation(managed);
       if (!facts.persistent || !mayBeBlocked) await managed.restoreCommands();
     } catch (error) {
       // A sandbox that cannot be read may still be needed: it is left alone, and does not keep the server from
       // starting.
       this.#log.error({ err: error, sandboxId: sandbox.id }, "sandbox not restored");
     }
+  }
+
+  /** The guest of a frozen sandbox does not answer, so its commands are restored when it is released. */
+  async #continueIsolation({ id }: ManagedSandbox): Promise<void> {
+    await this.isolation.resumeInterrupted(id).catch((error: unknown) => {
+      this.#log.error({ err: error, sandboxId: id }, "isolation not finished");
+    });
   }
 
   #manage(sandbox: Sandbox, facts: SandboxSettings, { hasEarlierCommands = false } = {}): ManagedSandbox {
@@ -357,7 +397,10 @@ export class SandboxManager {
       environment,
       logger: this.#log.child({ sandboxId: sandbox.id }),
       onStart: (command) => this.events.emit(commandStarted(command)),
-      onEnd: (command) => this.events.emit(commandEnded(command)),
+      onEnd: (command) => {
+        this.events.emit(commandEnded(command));
+        if (command.signal === "SIGSYS") this.isolation.report(sandbox.id, "seccomp_kill", command.argv.join(" "));
+      },
       storeSettings: async (changed) => {
         if (changed.persistent) await this.persistent.storeSettings(sandbox.id, changed);
       },
@@ -367,6 +410,7 @@ export class SandboxManager {
         return server === undefined ? {} : { server };
       },
       onTimeout: (timedOut, which) => {
+        if (timedOut.facts.isolated !== undefined) return;
         const { pauseResume, audit } = this;
         void timeOut(timedOut, which, {
           pauseResume,

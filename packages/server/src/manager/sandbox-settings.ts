@@ -2,7 +2,14 @@ import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Sandbox } from "@atoll/engine";
 import { writeDurably } from "@atoll/host";
-import { EgressPolicy, SandboxError, SandboxTimeouts, type CreateSandbox, type SandboxId } from "@atoll/protocol";
+import {
+  EgressPolicy,
+  Isolated,
+  SandboxError,
+  SandboxTimeouts,
+  type CreateSandbox,
+  type SandboxId,
+} from "@atoll/protocol";
 import { z } from "zod";
 import { IdempotencyMark } from "../support/idempotent-calls.ts";
 
@@ -31,6 +38,8 @@ export const SandboxSettings = z.strictObject({
   env: z.record(z.string(), z.string()),
   hold: z.strictObject({ holder: z.string(), who: z.string().optional(), expiresAtMs: z.int() }).optional(),
   publicPorts: z.array(z.int()),
+  /** Set while it is isolated. */
+  isolated: Isolated.optional(),
   /** True if it exists for one run, and is removed when the server that runs it stops. */
   isOneOff: z.boolean(),
   /** True if it has metadata in the stores, which are authoritative; the settings here are a copy. */
