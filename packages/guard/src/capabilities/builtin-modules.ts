@@ -1,4 +1,4 @@
-import { allowsOperation, type Operation, type SecurityProfile } from "@atoll/protocol";
+import type { Operation } from "@atoll/protocol";
 
 interface BuiltinModule {
   /** The operations that the module gives its importer. None: it only computes. */
@@ -76,26 +76,8 @@ export function builtinName(specifier: string): string | undefined {
 /** What a module of Node lets its importer do. One that is not known may do everything. */
 export const operationsOf = (name: string): readonly Operation[] => modules.get(name)?.operations ?? everything;
 
-/**
- * The operation that a profile would have to allow before the module can be imported; `undefined` if it can be. One
- * with a table of functions needs one of its operations, others need all.
- */
-export function lackingOperation(name: string, profile: SecurityProfile): Operation | undefined {
-  const operations = operationsOf(name);
-  const lacking = operations.filter((operation) => !allowsOperation(profile, operation));
-  const isSplit = modules.get(name)?.functions !== undefined;
-  return isSplit && lacking.length < operations.length ? undefined : lacking[0];
-}
-
-/** The functions of a module that may be imported, but not called, with the operation that each needs. */
-export function deniedFunctions(name: string, profile: SecurityProfile): Record<string, Operation> {
-  const denied: Record<string, Operation> = {};
-  for (const operation of operationsOf(name)) {
-    if (allowsOperation(profile, operation)) continue;
-    for (const each of modules.get(name)?.functions?.[operation] ?? []) denied[each] = operation;
-  }
-  return denied;
-}
+/** The functions of a module that belong to one of its operations; `undefined` if they are not kept apart. */
+export const functionsOf = (name: string): BuiltinModule["functions"] => modules.get(name)?.functions;
 
 /** The modules of Node that are known here. */
 export const knownModules: readonly string[] = [...modules.keys()];

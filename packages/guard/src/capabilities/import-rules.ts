@@ -1,6 +1,6 @@
 import { allowsOperation, Operation, type SecurityProfile } from "@atoll/protocol";
 import { decide, type Decision } from "../controller/decide.ts";
-import { builtinName, deniedFunctions, knownModules, lackingOperation } from "./builtin-modules.ts";
+import { builtinName, functionsOf, knownModules, operationsOf } from "./builtin-modules.ts";
 
 /** Decides whether an app may import a module of Node, or a package, by its specifier. */
 export function decideImport(profile: SecurityProfile, specifier: string): Decision {
@@ -25,7 +25,9 @@ export interface ImportRules {
   profile: string;
   /** Why a module of Node cannot be imported, by its name without `node:`. */
   modules: Record<string, string>;
-  /** The same for modules that are not known here, such as those of a later Node. */
+  /** All modules of Node that these rules know. */
+  known: string[];
+  /** The same as in `modules` for those that they do not know, such as those of a later Node. */
   others: string | null;
   /** Packages that the profile restricts. */
   packages: string[];
@@ -42,6 +44,7 @@ export function importRules(profile: SecurityProfile): ImportRules | undefined {
   const rules: ImportRules = {
     profile: profile.name,
     modules: {},
+    known: [...knownModules],
     others: null,
     packages: profile.restrictedModules.filter((module) => builtinName(module) === undefined),
     functions: {},
@@ -56,4 +59,25 @@ export function importRules(profile: SecurityProfile): ImportRules | undefined {
     if (decision.allowed && Object.keys(functions).length > 0) rules.functions[name] = functions;
   }
   return rules;
+}
+
+/**
+ * The operation that a profile would have to allow before the module can be imported; `undefined` if it can be. One
+ * with a table of functions needs one of its operations, others need all.
+ */
+function lackingOperation(name: string, profile: SecurityProfile): Operation | undefined {
+  const operations = operationsOf(name);
+  const lacking = operations.filter((operation) => !allowsOperation(profile, operation));
+  const isSplit = functionsOf(name) !== undefined;
+  return isSplit && lacking.length < operations.length ? undefined : lacking[0];
+}
+
+/** The functions of a module that may be imported, but not called, with the operation that each needs. */
+function deniedFunctions(name: string, profile: SecurityProfile): Record<string, Operation> {
+  const denied: Record<string, Operation> = {};
+  for (const operation of operationsOf(name)) {
+    if (allowsOperation(profile, operation)) continue;
+    for (const each of functionsOf(name)?.[operation] ?? []) denied[each] = operation;
+  }
+  return denied;
 }

@@ -43,7 +43,9 @@ export type LiveEventBody =
   | { type: "process.end"; reason: string; willRestart: boolean }
   | { type: "recovery"; kind: ErrorKind; recovery: Recovery; code: ErrorCode; reason: string; attempt: number }
   | { type: "log"; level: "log" | "warn" | "error"; text: string; service?: string }
-  | { type: "watch.change"; files: string[] };
+  | { type: "watch.change"; files: string[] }
+  /** The app tried what its profile does not allow, and was refused. */
+  | { type: "security.denied"; what: string; reason: string };
 
 export type ReloadCause = "request" | "watch" | "rollback";
 export type ReloadPhase = "compile" | "scan" | "prepare" | "suspend" | "commit";

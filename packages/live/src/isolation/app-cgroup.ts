@@ -14,6 +14,19 @@ export async function cgroupEnforcement(): Promise<string[]> {
   return [`memory, CPU and processes by cgroup v${tree.version}`];
 }
 
+let missing: Promise<string[]> | undefined;
+
+/** What is missing for limits by cgroup. Making a group shows whether this user may. */
+export function missingCgroups(): Promise<string[]> {
+  missing ??= (async () => {
+    const limits = { memoryBytes: 16 * 1024 * 1024, processes: 1, cpus: 0.1, fileBytes: 1024 };
+    const group = await createAppCgroup("probe", limits);
+    await group?.remove();
+    return group === undefined ? ["cgroups that this user may make (run as root, or delegate them)"] : [];
+  })();
+  return missing;
+}
+
 /** A cgroup for an app, or `undefined` where this user or machine has none. */
 export async function createAppCgroup(id: string, limits: AppLimits): Promise<AppCgroup | undefined> {
   const tree = await detectCgroups().catch(() => undefined);

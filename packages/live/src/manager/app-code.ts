@@ -1,10 +1,11 @@
-import { isSandboxError, SandboxError } from "@atoll/protocol";
+import { isSandboxError, SandboxError, type SecurityProfile } from "@atoll/protocol";
 import { AppSources, type SourceChange, type Sources } from "../compiler/app-sources.ts";
 import type { Artifact, Diagnostic } from "../compiler/artifact.ts";
 import { validateArtifacts } from "../compiler/compile.ts";
 import { hasErrors, importProblems, type Compiler } from "../compiler/compiler.ts";
 import { sourceOf, SourcePlaces } from "../compiler/source-places.ts";
 import type { LiveEventBody, ReloadCause, ReloadPhase } from "../events/live-event.ts";
+import { gate } from "../security/code-gate.ts";
 import type { TypeChecker } from "../types/type-checker.ts";
 import type { AppVersions, Modules } from "../versions/app-versions.ts";
 import type { AppConfig } from "./app-options.ts";
@@ -17,6 +18,7 @@ export interface AppCodeParts {
   config: AppConfig;
   compiler: Compiler;
   versions: AppVersions;
+  profile: SecurityProfile;
   scan: Scan | undefined;
   types: TypeChecker;
   emit: (event: LiveEventBody) => void;
@@ -118,17 +120,19 @@ export class AppCode {
   }
 
   async #scan(modules: Modules, before: Modules): Promise<void> {
-    const { id, folder, scan, emit } = this.#parts;
+    const { id, folder, profile, scan, emit } = this.#parts;
     const fresh = [...modules.values()].filter(
       ({ module, codeSha256 }) => before.get(module)?.codeSha256 !== codeSha256,
     );
-    if (scan === undefined || fresh.length === 0) return;
+    if (fresh.length === 0) return;
     const startedAt = performance.now();
-    const diagnostics = await scan({ id, folder }, fresh);
+    const { diagnostics: found, refusal } = gate(profile, id, fresh);
+    const diagnostics = [...found, ...((await scan?.({ id, folder }, fresh)) ?? [])];
+    if (diagnostics.length === 0) return;
     const ok = !hasErrors(diagnostics);
     const durationMs = performance.now() - startedAt;
     emit({ type: "scan.end", ok, modules: fresh.map(({ module }) => module), durationMs, diagnostics });
-    if (!ok) throw refused("scan", `Cannot use the code of ${id}`, diagnostics);
+    if (!ok) throw refused("scan", `Cannot use the code of ${id}`, diagnostics, refusal);
   }
 
   /**
@@ -197,5 +201,9 @@ export class AppCode {
   }
 }
 
-const refused = (phase: ReloadPhase, what: string, diagnostics: readonly Diagnostic[]): ReloadFailed =>
-  new ReloadFailed(phase, `${what}: ${summarizeErrors(diagnostics)}`, diagnostics);
+const refused = (
+  phase: ReloadPhase,
+  what: string,
+  diagnostics: readonly Diagnostic[],
+  cause?: SandboxError,
+): ReloadFailed => new ReloadFailed(phase, `${what}: ${summarizeErrors(diagnostics)}`, diagnostics, cause);

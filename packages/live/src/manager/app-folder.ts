@@ -1,9 +1,11 @@
 import { readFile, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
+import { ProfileBook } from "@atoll/guard";
 import { hasErrno, messageOf } from "@atoll/host";
 import { SandboxError } from "@atoll/protocol";
 import type { z } from "zod";
 import { positionOf } from "../compiler/code-frame.ts";
+import { resolveProfile, withLimitsOf } from "../security/app-profile.ts";
 import { AppConfig, AppId, type AppConfigInput } from "./app-options.ts";
 
 /** The id as it may be used in paths. */
@@ -16,14 +18,19 @@ export function checkedId(id: string): string {
 }
 
 /** The configuration of an app: the given options, else what `live.json` of its folder has, else the defaults. */
-export async function readAppConfig(folder: string, options: AppConfigInput): Promise<AppConfig> {
+export async function readAppConfig(
+  folder: string,
+  options: AppConfigInput,
+  book = new ProfileBook(),
+): Promise<AppConfig> {
   const path = join(folder, "live.json");
   const text = await readConfigFile(folder, path);
   const fromFile = text === undefined ? {} : parseFile(path, text);
   const limits = { ...fromFile.limits, ...options.limits };
   const parsed = AppConfig.safeParse({ ...fromFile, ...options, limits });
-  if (parsed.success) return parsed.data;
-  throw invalid("the options of the app", undefined, parsed.error);
+  if (!parsed.success) throw invalid("the options of the app", undefined, parsed.error);
+  const profile = resolveProfile(parsed.data.profile, book);
+  return AppConfig.parse(withLimitsOf(profile, { ...fromFile, ...options, limits }));
 }
 
 async function readConfigFile(folder: string, path: string): Promise<string | undefined> {

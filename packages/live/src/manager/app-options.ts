@@ -1,3 +1,4 @@
+import { CustomProfile, ProfileName, standardProfile } from "@atoll/protocol";
 import { z } from "zod";
 import type { ReloadCause } from "../events/live-event.ts";
 
@@ -28,6 +29,8 @@ export const AppLimitsInput = z.strictObject({
 export const AppConfig = z.strictObject({
   /** The module whose default export is the supervisor. */
   entry: z.string().default("src/app.ts"),
+  /** The name of a security profile, or one that is described in place. It bounds everything below. */
+  profile: z.union([ProfileName, CustomProfile]).default(standardProfile),
   isolation: z.enum(["strongest", "gvisor", "bubblewrap", "process"]).default("strongest"),
   limits: AppLimitsInput.prefault({}),
   env: z.record(z.string(), z.string()).default({}),
@@ -69,6 +72,8 @@ export interface AppInfo {
   /** Why it is in this state, for a state that needs a reason. */
   reason: string | undefined;
   folder: string;
+  /** The name of its security profile. */
+  profile: string;
   isolation: "process" | "bubblewrap" | "gvisor";
   enforcement: string[];
   generation: number;

@@ -3,7 +3,7 @@ import type { LiveEventBody } from "../events/live-event.ts";
 import type { AppInfo, AppState } from "./app-options.ts";
 import { nextState } from "./app-states.ts";
 
-type Facts = Pick<AppInfo, "id" | "folder" | "isolation">;
+type Facts = Pick<AppInfo, "id" | "folder" | "isolation" | "profile">;
 
 /** The state of an app with its reason, and how often its process was started again. */
 export class AppStatus {

@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { messageOf } from "@atoll/host";
-import { isSandboxError, SandboxError } from "@atoll/protocol";
+import { isSandboxError, SandboxError, type SecurityProfile } from "@atoll/protocol";
 import type { LiveEventBody, ReloadPhase } from "../events/live-event.ts";
 import { liveEventOf } from "../events/runtime-events.ts";
 import { ModuleGraph } from "../graph/module-graph.ts";
@@ -46,6 +46,7 @@ export class LiveApp {
   readonly config: AppConfig;
   readonly #code: AppCode;
   readonly #host: AppHost;
+  readonly #profile: SecurityProfile;
   readonly #emit: (event: LiveEventBody) => void;
   readonly #status: AppStatus;
   #turn: Promise<unknown> = Promise.resolve();
@@ -61,8 +62,12 @@ export class LiveApp {
     this.config = parts.config;
     this.#code = new AppCode(parts);
     this.#host = parts.host;
+    this.#profile = parts.profile;
     this.#emit = parts.emit;
-    this.#status = new AppStatus({ id: parts.id, folder: parts.folder, isolation: parts.host.level }, parts.emit);
+    this.#status = new AppStatus(
+      { id: parts.id, folder: parts.folder, isolation: parts.host.level, profile: parts.profile.name },
+      parts.emit,
+    );
     this.#snapshots = new AppSnapshots(parts.config);
     this.#recovery = new AppRecovery(parts.id, parts.config, parts.versions, parts.emit);
   }
@@ -190,6 +195,7 @@ export class LiveApp {
       id: this.id,
       folder: this.folder,
       config: this.config,
+      profile: this.#profile,
       host: this.#host,
       onEvent: (event) => this.#onRuntimeEvent(event),
       mapStack: (stack) => this.#code.places.map(stack),
@@ -280,19 +286,11 @@ export class LiveApp {
 
   #onRuntimeEvent(event: RuntimeEvent): void {
     if (event.t !== "ended") this.#emit(liveEventOf(event, this.#code.places));
-    switch (event.t) {
-      case "crash": {
-        const { service, reason } = event;
-        if (this.#probation?.covers(service) === true) this.#revert(this.#probation, `${service} crashed: ${reason}`);
-        return;
-      }
-      case "log":
-      case "started":
-      case "stopped":
-        return;
-      case "ended":
-        if (this.#probation !== undefined) this.#revert(this.#probation, event.reason);
-        else this.#recoverInTurn(new SandboxError("handler_failed", `its supervisor gave up: ${event.reason}`));
+    if (event.t === "crash" && this.#probation?.covers(event.service) === true) {
+      this.#revert(this.#probation, `${event.service} crashed: ${event.reason}`);
+    } else if (event.t === "ended") {
+      if (this.#probation !== undefined) this.#revert(this.#probation, event.reason);
+      else this.#recoverInTurn(new SandboxError("handler_failed", `its supervisor gave up: ${event.reason}`));
     }
   }
 

@@ -1,7 +1,8 @@
 import { EventEmitter } from "node:events";
 import { resolve } from "node:path";
+import { ProfileBook } from "@atoll/guard";
 import { messageOf } from "@atoll/host";
-import { SandboxError } from "@atoll/protocol";
+import { SandboxError, type CustomProfile, type SecurityProfile } from "@atoll/protocol";
 import { isModule, type Sources } from "../compiler/app-sources.ts";
 import { Compiler, type CompilerOptions } from "../compiler/compiler.ts";
 import type { LiveEvent, LiveEventBody } from "../events/live-event.ts";
@@ -12,6 +13,7 @@ import { GvisorHost } from "../isolation/gvisor-host.ts";
 import { ProcessHost } from "../isolation/process-host.ts";
 import { defaultCacheDir } from "../programs/bundle.ts";
 import type { Recovery } from "../recovery/classify.ts";
+import { assertWithin, missingFor, resolveProfile } from "../security/app-profile.ts";
 import { TypeChecker } from "../types/type-checker.ts";
 import { AppVersions, type GenerationInfo, type ModuleDiff, type ModuleHistory } from "../versions/app-versions.ts";
 import { defaultStateDir, VersionStore } from "../versions/version-store.ts";
@@ -31,6 +33,8 @@ export interface LiveManagerOptions {
   compiler?: CompilerOptions;
   /** Where the versions of apps are stored; a folder of the user by default. */
   stateDir?: string;
+  /** Security profiles beside the built-in ones, by name. */
+  profiles?: Readonly<Record<string, CustomProfile>>;
   /** Looks at new code of all apps before it is loaded, and may refuse it. */
   scan?: Scan;
 }
@@ -62,6 +66,7 @@ export class LiveManager implements AsyncDisposable {
   readonly #types: TypeChecker;
   readonly #scan: Scan | undefined;
   readonly #stateDir: string;
+  readonly #profiles: ProfileBook;
   readonly #watchers = new Map<string, AutoReload>();
   readonly #events = new EventEmitter<{ event: [LiveEvent] }>();
 
@@ -70,6 +75,7 @@ export class LiveManager implements AsyncDisposable {
     this.#compiler = new Compiler(options.compiler);
     this.#types = new TypeChecker(options.compiler?.cacheDir ?? defaultCacheDir);
     this.#scan = options.scan;
+    this.#profiles = new ProfileBook(options.profiles);
     this.#stateDir = options.stateDir ?? defaultStateDir;
   }
 
@@ -83,8 +89,10 @@ export class LiveManager implements AsyncDisposable {
     }
     if (known !== undefined) await this.#release(id);
     const path = resolve(folder);
-    const config = await readAppConfig(path, options);
-    const host = await this.#hostFor(config.isolation);
+    const config = await readAppConfig(path, options, this.#profiles);
+    const profile = resolveProfile(config.profile, this.#profiles);
+    assertWithin(profile, id, config);
+    const host = await this.#hostFor(config.isolation, profile);
     const app = new LiveApp({
       id,
       folder: path,
@@ -92,6 +100,7 @@ export class LiveManager implements AsyncDisposable {
       host,
       compiler: this.#compiler,
       types: this.#types,
+      profile,
       scan: this.#scan,
       versions: await AppVersions.open(new VersionStore(this.#stateDir, id, path), (error) =>
         this.#emit(id, {
@@ -278,17 +287,17 @@ export class LiveManager implements AsyncDisposable {
     throw new SandboxError("not_found", `There is no app ${id}`, { suggestion: "`list` has the apps that exist." });
   }
 
-  async #hostFor(level: IsolationLevel | "strongest"): Promise<AppHost> {
+  async #hostFor(level: IsolationLevel | "strongest", profile: SecurityProfile): Promise<AppHost> {
     const missing: string[] = [];
     for (const host of this.#hosts) {
       if (level !== "strongest" && host.level !== level) continue;
-      const lacks = await host.missing();
+      const lacks = await missingFor(profile, host);
       if (lacks.length === 0) return host;
       missing.push(`${host.level}: ${lacks.join(", ")}`);
     }
     throw new SandboxError(
       "unsupported",
-      `Cannot isolate an app at level ${level}: ${missing.join("; ") || "not set up"}`,
+      `Cannot isolate an app at level ${level} with profile ${profile.name}: ${missing.join("; ") || "not set up"}`,
       {
         suggestion: "Install what is missing, or choose another level.",
       },

@@ -1,5 +1,5 @@
 import { messageOf } from "@atoll/host";
-import { SandboxError } from "@atoll/protocol";
+import { isSandboxError, SandboxError } from "@atoll/protocol";
 import type { Diagnostic } from "../compiler/artifact.ts";
 import type { SourcePlaces } from "../compiler/source-places.ts";
 import type { LiveEventBody, ReloadPhase } from "../events/live-event.ts";
@@ -13,8 +13,11 @@ export class ReloadFailed extends SandboxError {
   constructor(phase: ReloadPhase, message: string, diagnostics: readonly Diagnostic[], cause?: unknown) {
     const failure = cause instanceof RequestFailed ? { failure: cause.error.code } : {};
     const isCompile = phase === "compile" || phase === "scan";
-    super(isCompile ? "compile_failed" : "reload_failed", message, {
-      suggestion: isCompile ? "Correct the code, and reload." : "Correct the module or the migration, and reload.",
+    const isDenied = isSandboxError(cause, "permission_denied");
+    super(isDenied ? "permission_denied" : isCompile ? "compile_failed" : "reload_failed", message, {
+      suggestion:
+        (isDenied ? cause.suggestion : undefined) ??
+        (isCompile ? "Correct the code, and reload." : "Correct the module or the migration, and reload."),
       details: { phase, diagnostics, ...failure, ...(phase === "scan" ? { kind: "security" } : {}) },
       cause,
     });

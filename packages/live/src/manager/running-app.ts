@@ -1,4 +1,5 @@
-import { SandboxError } from "@atoll/protocol";
+import { importRules } from "@atoll/guard";
+import { SandboxError, type SecurityProfile } from "@atoll/protocol";
 import type { Artifact } from "../compiler/artifact.ts";
 import { ModuleGraph } from "../graph/module-graph.ts";
 import type { AppEnd, AppHost, AppProcess } from "../isolation/app-host.ts";
@@ -17,6 +18,7 @@ interface Launch {
   id: string;
   folder: string;
   config: AppConfig;
+  profile: SecurityProfile;
   host: AppHost;
   onEvent: (event: RuntimeEvent) => void;
   /** Turns the places in stacks into those of the sources. */
@@ -30,11 +32,13 @@ export class RunningApp {
   readonly connection: Connection;
   readonly process: AppProcess;
   readonly #config: AppConfig;
+  readonly #profile: SecurityProfile;
   readonly #heartbeat: NodeJS.Timeout;
   #isStarted = false;
   #isSilent = false;
 
-  private constructor(process: AppProcess, { config, onEvent, onEnd, mapStack }: Launch) {
+  private constructor(process: AppProcess, { config, profile, onEvent, onEnd, mapStack }: Launch) {
+    this.#profile = profile;
     this.process = process;
     this.#config = config;
     this.connection = new Connection(process, onEvent, mapStack);
@@ -65,12 +69,15 @@ export class RunningApp {
     const { entry } = this.#config;
     const graph = new ModuleGraph(modules);
     const artifacts = graph.loadOrder(entry).flatMap((module) => graph.artifact(module) ?? []);
-    await this.connection.request("load", { generation, entry, artifacts }, startTimeoutMs);
+    const imports = importRules(this.#profile);
+    const load = { generation, entry, artifacts, ...(imports === undefined ? {} : { imports }) };
+    await this.connection.request("load", load, startTimeoutMs);
     await this.connection.request("start", { snapshots: [...snapshots] }, startTimeoutMs);
     this.#isStarted = true;
   }
 
-  async call(service: string, name: string, argument: unknown, timeoutMs: number): Promise<unknown> {
+  async call(service: string, name: string, argument: unknown, askedMs: number): Promise<unknown> {
+    const timeoutMs = this.#within(askedMs);
     const params = { service, name, argument: encode(argument), timeoutMs };
     return decode((await this.connection.request("call", params, timeoutMs + graceMs)).value);
   }
@@ -80,7 +87,8 @@ export class RunningApp {
   }
 
   /** Runs an exported function of a module. */
-  async run(module: string, name: string, parameters: readonly unknown[], timeoutMs: number): Promise<unknown> {
+  async run(module: string, name: string, parameters: readonly unknown[], askedMs: number): Promise<unknown> {
+    const timeoutMs = this.#within(askedMs);
     const params = { module, export: name, arguments: encode(parameters), timeoutMs };
     return decode((await this.connection.request("run", params, timeoutMs + graceMs)).value);
   }
@@ -105,6 +113,11 @@ export class RunningApp {
   async kill(): Promise<void> {
     clearInterval(this.#heartbeat);
     await this.process.kill();
+  }
+
+  /** The profile bounds the time of each call. */
+  #within(timeoutMs: number): number {
+    return Math.min(timeoutMs, this.#profile.limits.runTimeMs ?? timeoutMs);
   }
 
   #whyEnded(end: AppEnd): SandboxError {

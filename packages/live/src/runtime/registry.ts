@@ -1,7 +1,9 @@
+import { isBuiltin } from "node:module";
 import { pathToFileURL } from "node:url";
 import { Script } from "node:vm";
 import type { Artifact } from "../compiler/artifact.ts";
 import { guarded, within } from "./guard.ts";
+import type { ImportGuard } from "./import-guard.ts";
 
 export type Namespace = Readonly<Record<string, unknown>>;
 
@@ -54,6 +56,8 @@ export class ModuleRegistry {
   /** `file:` URL of the folder of the app, for packages and for `import.meta.url`. */
   readonly #folder: string;
   readonly #builtins: Readonly<Record<string, Namespace>>;
+  /** Keeps the app to the modules that its profile allows. */
+  imports: ImportGuard | undefined;
 
   constructor(folder: string, builtins: Readonly<Record<string, Namespace>>) {
     this.#folder = folder.endsWith("/") ? folder : `${folder}/`;
@@ -187,6 +191,8 @@ export class ModuleRegistry {
   async #native(specifier: string): Promise<Namespace> {
     const builtin = this.#builtins[specifier];
     if (builtin !== undefined) return builtin;
+    this.imports?.check(specifier);
+    if (!isBuiltin(specifier)) await this.imports?.guardPackages();
     if (specifier.startsWith("node:")) return (await import(specifier)) as Namespace;
     return (await import(import.meta.resolve(specifier, this.#folder))) as Namespace;
   }

@@ -4,6 +4,7 @@ import * as app from "../app/index.ts";
 import { decode, encode } from "../wire/encode.ts";
 import type { FromRuntime, Params, Reply, RequestName, RuntimeError } from "../wire/protocol.ts";
 import { guarded } from "./guard.ts";
+import { ImportGuard } from "./import-guard.ts";
 import { ModuleRegistry } from "./registry.ts";
 import { RuntimeFailure } from "./runtime-failure.ts";
 import { messageOf, type ServiceProcess } from "./service-process.ts";
@@ -16,12 +17,14 @@ type Handlers = { [N in RequestName]: (params: Params<N>) => Promise<Reply<N>> |
 export class Runtime {
   readonly #registry: ModuleRegistry;
   readonly #system: System;
+  readonly #emit: Emit;
   #swap: Swap | undefined;
   #entry = "";
 
   constructor(folder: string, emit: Emit) {
     this.#registry = new ModuleRegistry(folder, { "@atoll/live/app": app });
     this.#system = new System(this.#registry, emit);
+    this.#emit = emit;
   }
 
   async answer(n: number, name: string, params: unknown): Promise<Extract<FromRuntime, { t: "reply" | "error" }>> {
@@ -35,8 +38,12 @@ export class Runtime {
   }
 
   readonly #handlers: Handlers = {
-    load: async ({ generation, entry, artifacts }) => {
+    load: async ({ generation, entry, artifacts, imports }) => {
       this.#entry = entry;
+      if (imports !== undefined && this.#registry.imports === undefined) {
+        this.#registry.imports = new ImportGuard(imports, (what, why) => this.#emit({ t: "denied", what, why }));
+        this.#registry.imports.install();
+      }
       const order = artifacts.map(({ module }) => module);
       try {
         this.#registry.commit(await this.#registry.stage(generation, artifacts, order, []));
@@ -145,11 +152,17 @@ function runtimeError(error: unknown): RuntimeError {
   const stack = stackOf(error);
   const known = error instanceof RuntimeFailure ? error : undefined;
   return {
-    code: known?.code ?? "handler_failed",
+    code: isDenied(error) ? "permission_denied" : (known?.code ?? "handler_failed"),
     message: messageOf(error),
     ...(stack === undefined ? {} : { stack }),
     ...(known?.service === undefined ? {} : { service: known.service }),
   };
+}
+
+/** Also in a thread of the module loader, where the class is another one. */
+function isDenied(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return (error as { code?: unknown }).code === "permission_denied" || isDenied(error.cause);
 }
 
 /** The stack of the app's own error, where one caused this. */

@@ -230,17 +230,17 @@ export class AppVersions {
 
   /** The same code is the same version. Its source may differ in what is not code, and then the newer one counts. */
   #addVersion(artifact: Artifact, at: string): number {
-    const { module, sourceSha256, codeSha256, compiler, dependencies } = artifact;
+    const { module, sourceSha256, codeSha256, compiler, dependencies, findings } = artifact;
     const known = (this.#history.modules[module] ??= { lastNumber: 0, versions: [] });
     const version = known.versions.find((each) => each.codeSha256 === codeSha256);
     if (version?.sourceSha256 === sourceSha256) return version.number;
     this.#unsaved.set(objectKey(artifact), artifact);
     if (version !== undefined) {
-      version.sourceSha256 = sourceSha256;
+      Object.assign(version, { sourceSha256, findings });
       return version.number;
     }
     known.lastNumber += 1;
-    known.versions.push({ number: known.lastNumber, sourceSha256, codeSha256, compiler, at, dependencies });
+    known.versions.push({ number: known.lastNumber, sourceSha256, codeSha256, compiler, at, dependencies, findings });
     return known.lastNumber;
   }
 

@@ -1,3 +1,4 @@
+import { Finding } from "@atoll/guard";
 import { z } from "zod";
 import { Dependency, Diagnostic } from "../compiler/artifact.ts";
 
@@ -13,6 +14,8 @@ export const ModuleVersion = z.strictObject({
   /** When it was first used. */
   at: z.string(),
   dependencies: z.array(Dependency),
+  /** What the scan found; absent in histories that were stored before there was a scan. */
+  findings: z.array(Finding).optional(),
 });
 export type ModuleVersion = z.infer<typeof ModuleVersion>;
 

@@ -29,6 +29,7 @@ const codes: Readonly<Record<RuntimeErrorCode, ErrorCode>> = {
   unknown_generation: "invalid_state",
   too_large: "limit_reached",
   mailbox_full: "limit_reached",
+  permission_denied: "permission_denied",
 };
 
 /** A request that the runtime refused, with its code. */
@@ -145,6 +146,7 @@ export class Connection {
         return;
       case "started":
       case "stopped":
+      case "denied":
       case "ended":
         this.#onEvent(message);
     }

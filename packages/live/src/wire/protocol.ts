@@ -1,3 +1,4 @@
+import type { ImportRules } from "@atoll/guard";
 import { z } from "zod";
 import { Artifact } from "../compiler/artifact.ts";
 
@@ -25,7 +26,13 @@ export type ServiceSnapshot = z.infer<typeof ServiceSnapshot>;
 export const requests = {
   /** Loads all modules of a generation and evaluates them, dependencies first. Nothing is started. */
   load: {
-    params: z.object({ generation: z.int(), entry: z.string(), artifacts: z.array(Artifact) }),
+    params: z.object({
+      generation: z.int(),
+      entry: z.string(),
+      artifacts: z.array(Artifact),
+      /** What the app may import; everything without it. */
+      imports: z.custom<ImportRules>().optional(),
+    }),
     reply: z.object({}),
   },
   /** Starts the supervision tree; services with a snapshot begin with its state, migrated if the version differs. */
@@ -128,6 +135,7 @@ export const RuntimeErrorCode = z.enum([
   "unknown_generation",
   "too_large",
   "mailbox_full",
+  "permission_denied",
 ]);
 export type RuntimeErrorCode = z.infer<typeof RuntimeErrorCode>;
 
@@ -159,6 +167,8 @@ export const FromRuntime = z.discriminatedUnion("t", [
   }),
   z.object({ t: z.literal("started"), service: z.string() }),
   z.object({ t: z.literal("stopped"), service: z.string(), reason: z.string() }),
+  /** The app was refused a module or a function that its profile does not allow. */
+  z.object({ t: z.literal("denied"), what: z.string().max(500), why: z.string().max(1_000) }),
   /** The root supervisor gave up. */
   z.object({ t: z.literal("ended"), reason: z.string() }),
 ]);
