@@ -87,7 +87,8 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     getUsage: ({ params }) => manager.usage(params.id),
     isolateSandbox: ({ params, body }) => manager.isolation.isolate(params.id, "operator", body.reason),
     releaseSandbox: ({ params, requester }) => manager.isolation.release(params.id, requester.who),
-    getEvidence: async ({ params, signal }) => new ByteStream(await manager.evidence(params.id, signal)),
+    getEvidence: async ({ params, signal }) =>
+      new ByteStream(await manager.isolation.evidence.archive(params.id, signal)),
     holdSandbox: ({ params, body: { holder, ttlMs }, requester: { who } }) =>
       manager.changes.hold(params.id, { who, holder }, ttlMs),
     unholdSandbox: ({ params, query: { holder }, requester: { who } }) =>

@@ -162,10 +162,10 @@ export class ManagedSandbox {
 
   /** Marks the sandbox as isolated, or ends that. */
   setIsolated(isolated: Isolated | undefined): Promise<void> {
-    return this.#change("isolate", ({ isolated: _, ...facts }) => ({
-      ...facts,
-      ...(isolated === undefined ? {} : { isolated }),
-    }));
+    return this.#change("isolate", (facts) => {
+      const { isolated: _, ...rest } = facts;
+      return isolated === undefined ? rest : { ...rest, isolated };
+    });
   }
 
   /** Records a resume: all timeouts start again. */

@@ -1,7 +1,8 @@
 import { uptimeMs } from "@atoll/engine";
-import { ThreatLedger, type AuditEntry, type ThreatReport } from "@atoll/guard";
+import { ThreatLedger, type AuditEntry } from "@atoll/guard";
 import {
   SandboxError,
+  type EgressPolicy,
   type Isolated,
   type SandboxEventMessage,
   SandboxId,
@@ -10,9 +11,11 @@ import {
 } from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { NewEvent } from "../events/event-journal.ts";
+import { SandboxEvidence } from "./evidence.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 import type { PauseResume } from "./pause-resume.ts";
 import type { SandboxChanges } from "./sandbox-changes.ts";
+import type { SandboxSettings } from "./sandbox-settings.ts";
 import type { ServerAudit } from "./server-audit.ts";
 
 export interface SandboxIsolationOptions {
@@ -22,12 +25,13 @@ export interface SandboxIsolationOptions {
   changes: SandboxChanges;
   audit: ServerAudit;
   emit: (event: NewEvent) => void;
-  /** Writes down what is known, before anything of it can be lost. */
-  keepEvidence: (managed: ManagedSandbox) => Promise<void>;
   /** How often limits may be reached in ten minutes; 0 means any number of times. */
   mostLimitHits: number;
   log: Logger;
 }
+
+/** One object, because compiled policies are kept by object. */
+const reachesNothing: EgressPolicy = { allow: [], deny: [] };
 
 const windowMs = 10 * 60_000;
 
@@ -37,6 +41,7 @@ const windowMs = 10 * 60_000;
  * isolation holds also across a crash.
  */
 export class SandboxIsolation {
+  readonly evidence: SandboxEvidence;
   readonly #options: SandboxIsolationOptions;
   readonly #ledger: ThreatLedger;
   readonly #cuts = new Set<(id: SandboxId) => void>();
@@ -44,6 +49,12 @@ export class SandboxIsolation {
 
   constructor(options: SandboxIsolationOptions) {
     this.#options = options;
+    this.evidence = new SandboxEvidence({
+      find: (id) => this.#find(id),
+      log: options.audit.log,
+      reportsOf: (id) => this.#ledger.reportsOf(id),
+      checkpointsOf: (id) => options.pauseResume.checkpoints(id),
+    });
     this.#ledger = new ThreatLedger({
       thresholds: {
         protocol_violation: 1,
@@ -86,14 +97,6 @@ export class SandboxIsolation {
     if (this.#options.get(id) !== undefined) this.#ledger.report(id, kind, details);
   }
 
-  reportsOf(id: SandboxId): readonly ThreatReport[] {
-    return this.#ledger.reportsOf(id);
-  }
-
-  forget(id: SandboxId): void {
-    this.#ledger.forget(id);
-  }
-
   /** Calls the listener when a sandbox may reach nothing any more: it closes what is open. */
   onCut(listener: (id: SandboxId) => void): void {
     this.#cuts.add(listener);
@@ -122,13 +125,16 @@ export class SandboxIsolation {
   }
 
   /** Finishes an isolation that the end of a server interrupted. */
-  async resumeInterrupted(id: SandboxId): Promise<void> {
+  async finish(id: SandboxId): Promise<void> {
     const { isolated } = this.#find(id).facts;
-    if (isolated?.heldAs === "running") await this.#hold(id);
+    if (isolated?.heldAs !== "running") return;
+    await this.#hold(id).catch((error: unknown) => {
+      this.#options.log.error({ err: error, sandboxId: id }, "isolation not finished");
+    });
   }
 
   async #hold(id: SandboxId): Promise<SandboxInfo> {
-    const { changes, audit, emit, keepEvidence, log } = this.#options;
+    const { changes, audit, emit, log } = this.#options;
     for (const cut of this.#cuts) cut(id);
     const managed = this.#find(id);
     const { isolated } = managed.facts;
@@ -139,9 +145,9 @@ export class SandboxIsolation {
     const { kind, reason } = isolated;
     emit({ type: "sandbox.isolated", sandboxId: id, kind, reason, heldAs });
     const result = heldAs === "running" ? "failed" : "ok";
-    const details = { kind, reason, heldAs, reports: this.reportsOf(id) };
+    const details = { kind, reason, heldAs, reports: this.#ledger.reportsOf(id) };
     audit.record({ who: "server", what: "isolate", sandboxId: id, result, details }, "security");
-    await keepEvidence(managed).catch((error: unknown) => {
+    await this.evidence.write(id, "isolated").catch((error: unknown) => {
       log.error({ err: error, sandboxId: id }, "evidence not written; the commands and the audit log still have it");
     });
     return info;
@@ -200,8 +206,13 @@ export class SandboxIsolation {
   #find(id: SandboxId): ManagedSandbox {
     const managed = this.#options.get(id);
     if (managed !== undefined) return managed;
-    throw new SandboxError("not_found", `Cannot isolate or release sandbox ${id}: it is not here`);
+    throw new SandboxError("not_found", `Cannot find sandbox ${id}: it is not here`);
   }
+}
+
+/** Returns what a sandbox may reach: nothing while it is isolated. */
+export function egressTerms(settings: SandboxSettings): Pick<SandboxSettings, "egress" | "egressCeiling"> {
+  return settings.isolated === undefined ? settings : { egress: reachesNothing };
 }
 
 /** Throws while a sandbox is isolated: nothing that a client does may run it. */

@@ -24,7 +24,6 @@ import { noPersistence } from "../persistence/persistence-options.ts";
 import { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { ServerSecret } from "../signing/server-secret.ts";
 import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
-import { packEvidence, writeEvidence } from "./evidence.ts";
 import { assertSupported } from "./idle-clock.ts";
 import { commandEnded, commandStarted, sandboxEvent } from "./journal-events.ts";
 import { logRepairs } from "./log-repairs.ts";
@@ -37,7 +36,7 @@ import { SandboxAccess } from "./sandbox-access.ts";
 import { SandboxChanges } from "./sandbox-changes.ts";
 import { SandboxCreator } from "./sandbox-creator.ts";
 import { SandboxForks } from "./sandbox-forks.ts";
-import { SandboxIsolation } from "./sandbox-isolation.ts";
+import { egressTerms, SandboxIsolation } from "./sandbox-isolation.ts";
 import { refuseEgress, serverLabel } from "./sandbox-launcher.ts";
 import type { SandboxQuery } from "./sandbox-page.ts";
 import { SandboxRegistry } from "./sandbox-registry.ts";
@@ -47,8 +46,6 @@ import { issueTokenAgain } from "./sandbox-token.ts";
 import { ServerAudit } from "./server-audit.ts";
 import { timeOut } from "./time-out.ts";
 import { TypeStripper } from "./type-stripper.ts";
-
-const reachesNothing: EgressPolicy = { allow: [], deny: [] };
 
 const asked: EndReason = { kind: "asked", message: "it was killed on request" };
 
@@ -137,7 +134,6 @@ export class SandboxManager {
       changes: this.changes,
       audit: this.audit,
       emit: (event) => this.events.emit(event),
-      keepEvidence: (managed) => this.writeEvidence(managed.id, "isolated"),
       mostLimitHits: options.isolateAfterLimitHits ?? 0,
       log,
     });
@@ -277,27 +273,13 @@ export class SandboxManager {
     return OneOffRun.start(request, managed, { types: this.#types, end });
   }
 
-  /** Writes down what is known about a sandbox, and returns it. */
-  async writeEvidence(id: SandboxId, name: string): Promise<void> {
-    const checkpoints = await this.pauseResume.checkpoints(id);
-    const reports = this.isolation.reportsOf(id);
-    await writeEvidence(this.#registry.find(id), name, { log: this.audit.log, reports, checkpoints });
-  }
-
-  /** Yields what is known about a sandbox as a tar archive. */
-  async evidence(id: SandboxId, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> {
-    await this.writeEvidence(id, "now");
-    return packEvidence(this.#registry.find(id), signal);
-  }
-
   getEgress(id: SandboxId): EgressPolicy {
     return this.access.settingsOf(id).egress;
   }
 
   /** Returns the policy with the ceiling of the key that set it. */
   getEgressTerms(id: SandboxId): Pick<SandboxSettings, "egress" | "egressCeiling"> {
-    const settings = this.access.settingsOf(id);
-    return settings.isolated === undefined ? settings : { egress: reachesNothing };
+    return egressTerms(this.access.settingsOf(id));
   }
 
   isPortPublic(id: SandboxId, port: number): boolean {
@@ -370,20 +352,14 @@ export class SandboxManager {
       // has a container as well: its commands are restored when it answers.
       const mayBeBlocked = sandbox.state === "running" || sandbox.state === "pausing";
       if (facts.persistent) managed.clock.stop();
-      if (facts.isolated !== undefined && mayBeBlocked) return void this.#continueIsolation(managed);
+      // The guest of a frozen sandbox does not answer, so its commands are restored when it is released.
+      if (facts.isolated !== undefined && mayBeBlocked) return void this.isolation.finish(managed.id);
       if (!facts.persistent || !mayBeBlocked) await managed.restoreCommands();
     } catch (error) {
       // A sandbox that cannot be read may still be needed: it is left alone, and does not keep the server from
       // starting.
       this.#log.error({ err: error, sandboxId: sandbox.id }, "sandbox not restored");
     }
-  }
-
-  /** The guest of a frozen sandbox does not answer, so its commands are restored when it is released. */
-  async #continueIsolation({ id }: ManagedSandbox): Promise<void> {
-    await this.isolation.resumeInterrupted(id).catch((error: unknown) => {
-      this.#log.error({ err: error, sandboxId: id }, "isolation not finished");
-    });
   }
 
   #manage(sandbox: Sandbox, facts: SandboxSettings, { hasEarlierCommands = false } = {}): ManagedSandbox {
