@@ -168,8 +168,12 @@ export class Sandbox {
 
   /** Lets it use only this share of its CPU time; 1 ends that, and so does its next container. */
   async throttle(share: number): Promise<void> {
-    assertAccepts(this.record, "read usage of");
     await this.#life.usage.throttle(this.id, share);
+  }
+
+  /** Lets it use this much memory above its limit, which saving it may need; 0 ends that, and so does its container. */
+  async allowMoreMemory(bytes: number): Promise<void> {
+    await this.#life.usage.allowMoreMemory(this.id, bytes);
   }
 
   /** Resolves when nothing of the sandbox is left, also if an earlier call kills it. Idempotent. */

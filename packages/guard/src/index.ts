@@ -1,3 +1,5 @@
+export { AlertSettings, alertKinds } from "./alerts/alert-settings.ts";
+export { Webhook, type AlertCounts } from "./alerts/webhook.ts";
 export type { AuditEntry, AuditKind } from "./audit/audit-entry.ts";
 export { AuditLog, type AuditOptions } from "./audit/audit-log.ts";
 export { auditLines, queryLog } from "./audit/query-log.ts";
@@ -15,6 +17,7 @@ export { parseHost } from "./egress/host.ts";
 export { ProfileBook } from "./profiles/profile-book.ts";
 export { weakerIn } from "./profiles/weaker-in.ts";
 export { RateLimiter } from "./rate-limiter.ts";
+export { LeftoverWatch } from "./monitor/leftover-watch.ts";
 export { Sampler, type SamplerOptions } from "./monitor/sampler.ts";
 export type { Enforcement, SampledLimits, Subject, Usage, Violation } from "./monitor/subject.ts";
 export type { UsageTotals } from "./monitor/usage-totals.ts";

@@ -53,7 +53,7 @@ export {
   type CreateRequestInput,
 } from "./sandbox.ts";
 export { AccessPolicy, internetOnly, isolatingDrivers, keyPolicy } from "./access-policy.ts";
-export { ApiEvent } from "./api-event.ts";
+export { ApiEvent, leftoverKinds } from "./api-event.ts";
 export {
   AuditHead,
   AuditHeadText,

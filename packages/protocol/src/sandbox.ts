@@ -42,6 +42,7 @@ export const EndReason = z.strictObject({
     "idle",
     "memory",
     "disk",
+    "processes",
     "guest",
     "seccomp",
     "exited",

@@ -32,6 +32,6 @@ export type { EventOptions } from "./events.ts";
 export type { Files, ReadOptions, SignedUrl, WatchOptions, WriteOptions } from "./files/files.ts";
 export type { ByteSource } from "./http/exchange.ts";
 export type { PtyOptions, Ptys } from "./pty.ts";
-export type { CreateOptions, Metrics, Timeouts } from "./sandbox-options.ts";
+export type { CreateOptions, Metrics, MetricsHistory, Timeouts } from "./sandbox-options.ts";
 export { Sandbox } from "./sandbox.ts";
 export type { TemplateInfo } from "./templates.ts";

@@ -21,6 +21,7 @@ import {
   unhurried,
   type CreateOptions,
   type Metrics,
+  type MetricsHistory,
   type SignalOption,
   type Timeouts,
   type WithConnection,
@@ -130,6 +131,18 @@ export class Sandbox {
    */
   async getMetrics(options: SignalOption = {}): Promise<Metrics> {
     return this.#client.http.call("getUsage", { params: { id: this.id }, signal: options.signal });
+  }
+
+  /**
+   * Returns what the sandbox used over the last minutes, as the server has sampled it, without waking it.
+   *
+   * @example
+   * const { samples } = await sandbox.getMetricsHistory();
+   * console.log(samples.every(({ memoryBytes }) => memoryBytes > 0)); // true
+   */
+  async getMetricsHistory(options: SignalOption & { sinceMs?: number } = {}): Promise<MetricsHistory> {
+    const query = options.sinceMs === undefined ? {} : { sinceMs: options.sinceMs };
+    return this.#client.http.call("getUsageHistory", { params: { id: this.id }, query, signal: options.signal });
   }
 
   /**

@@ -377,6 +377,8 @@ async function openManager({
     keptLogBytes: config.keptLogBytes,
     pool: pooledShapes(config.pool, policy),
     log,
+    monitor: { intervalMs: config.monitorIntervalMs, keep: config.monitorSamples },
+    alerts: config.alerts,
     journal: { onEmit: (event) => spans.record(event) },
   });
   const egress = serverEgress(manager, policy.egress);
@@ -396,5 +398,10 @@ function metricsOf(manager: SandboxManager): Metrics {
     pooled: () => manager.counts().pooled,
     unresponsive: () => manager.engine.list().filter(({ id }) => manager.engine.get(id).isSilent).length,
     lastEvent: () => manager.events.cursor,
+    monitor: {
+      totals: () => manager.monitor.sampler.totals,
+      leftovers: () => manager.monitor.leftovers.count,
+      alerts: () => manager.alerts.counts,
+    },
   });
 }

@@ -60,6 +60,7 @@ function toneOf(type: ApiEvent["type"]): Tone {
   switch (type) {
     case "sandbox.isolated":
     case "limit.hit":
+    case "limit.enforced":
     case "egress.refused":
     case "security.refused":
     case "command.lost":
@@ -67,6 +68,7 @@ function toneOf(type: ApiEvent["type"]): Tone {
     case "events.lost":
       return "bad";
     case "limit.near":
+    case "resource.left":
     case "sandbox.guest":
     case "sandbox.taken_over":
       return "busy";

@@ -12,7 +12,7 @@ export class LiveUsage {
   softLimit = defaultSoftLimit;
   #monitor: UsageMonitor | undefined;
   #cgroup: Pick<Cgroup, "setLimits"> | undefined;
-  #cpus = 0;
+  #limits: Pick<SandboxRecord["limits"], "cpus" | "memoryBytes"> | undefined;
 
   watch(
     { id, limits }: Pick<SandboxRecord, "id" | "limits">,
@@ -23,7 +23,7 @@ export class LiveUsage {
     },
   ): void {
     this.#cgroup = options.cgroup;
-    this.#cpus = limits.cpus;
+    this.#limits = limits;
     this.#monitor = new UsageMonitor({
       ...options,
       softLimit: () => this.softLimit,
@@ -55,10 +55,21 @@ export class LiveUsage {
 
   /** Gives the container this share of the CPU time that it may use, until it is called again or the container ends. */
   async throttle(id: SandboxId, share: number): Promise<void> {
-    if (this.#monitor?.isStopped !== false || this.#cgroup === undefined) {
-      throw new SandboxError("invalid_state", `Cannot throttle sandbox ${id}: it does not run`);
+    const { cgroup, limits } = this.#runningIn(id);
+    await cgroup.setLimits({ cpus: Math.max(fewestCpus, limits.cpus * share) });
+  }
+
+  /** Gives the container this much memory above its limit, until it is called again or the container ends. */
+  async allowMoreMemory(id: SandboxId, bytes: number): Promise<void> {
+    const { cgroup, limits } = this.#runningIn(id);
+    await cgroup.setLimits({ memoryBytes: limits.memoryBytes + bytes });
+  }
+
+  #runningIn(id: SandboxId): { cgroup: Pick<Cgroup, "setLimits">; limits: { cpus: number; memoryBytes: number } } {
+    if (this.#monitor?.isStopped === false && this.#cgroup !== undefined && this.#limits !== undefined) {
+      return { cgroup: this.#cgroup, limits: this.#limits };
     }
-    await this.#cgroup.setLimits({ cpus: Math.max(fewestCpus, this.#cpus * share) });
+    throw new SandboxError("invalid_state", `Cannot change the limits of sandbox ${id}: it does not run`);
   }
 
   /** Emits that memory has run out, if the kernel has killed a process for it since the last check. */

@@ -20,7 +20,7 @@ const countMs = 1_000;
 const mostShareOfTime = 0.1;
 
 /** At this share of its memory a sandbox is about to lose a process to the kernel. */
-const fullMemoryShare = 0.97;
+const fullMemoryShare = 0.95;
 
 const stoppedWrites = {
   full: "writes to files fail until enough is removed",

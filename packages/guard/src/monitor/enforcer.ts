@@ -56,6 +56,14 @@ export class Enforcer {
     });
   }
 
+  /** Forgets what was hit and what was done about it: the subject was paused, resumed or started again. */
+  reset(): void {
+    this.#hit.clear();
+    this.#isThrottled = false;
+    this.#repeatMs = firstRepeatMs;
+    clearTimeout(this.#timer);
+  }
+
   close(): void {
     this.#isOver = true;
     clearTimeout(this.#timer);

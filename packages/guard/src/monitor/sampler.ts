@@ -89,6 +89,11 @@ export class Sampler {
     if (level === "hard") watched.enforcer.hit(violation);
   }
 
+  /** Must be called when the subject was stopped or started again: limits that were hit before are not any more. */
+  reset(id: string): void {
+    this.#watched.get(id)?.enforcer.reset();
+  }
+
   /** Calls `listener` at each violation from now on. Returns a function that ends that. */
   onViolation(listener: (violation: Violation) => void): () => void {
     this.#onViolation.add(listener);

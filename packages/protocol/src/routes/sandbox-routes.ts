@@ -19,6 +19,7 @@ import {
   UpdateSandbox,
   UsageInfo,
 } from "../sandbox-api.ts";
+import { UsageHistory } from "../usage-history.ts";
 import { Checkpoint, Id } from "./params.ts";
 import type { Route } from "./route.ts";
 
@@ -151,6 +152,15 @@ export const sandboxRoutes = {
     verb: "admin",
     params: Id,
     reply: "tar",
+  },
+  getUsageHistory: {
+    method: "GET",
+    path: "/sandboxes/:id/usage/history",
+    summary: "Read what it used over the last minutes, without waking it",
+    verb: "read",
+    params: Id,
+    query: z.strictObject({ sinceMs: z.coerce.number().int().min(0).optional() }),
+    reply: UsageHistory,
   },
   holdSandbox: {
     method: "POST",

@@ -95,6 +95,12 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
     const usage = { memoryBytes: 1024 * 1024, memoryPeakBytes: 1024 * 1024, cpuMs: 1, diskBytes: 0 };
     return { json: { readAtMs: Date.now(), ...usage, processes: 1 + runningCommands } };
   },
+  getUsageHistory: (world, { params }) => {
+    const { createdAtMs } = world.sandbox(params.id).info();
+    const atMs = Date.now();
+    const usage = { memoryBytes: 1024 * 1024, cpuMs: 1, cpus: 0, diskBytes: 0, sentBytes: 0, receivedBytes: 0 };
+    return { json: { intervalMs: 5_000, kept: 360, samples: [{ atMs, uptimeMs: atMs - createdAtMs, ...usage }] } };
+  },
   holdSandbox: (world, { params, body }) => {
     const sandbox = world.sandbox(params.id);
     sandbox.assertNotHeld(body.holder);

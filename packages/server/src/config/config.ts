@@ -1,4 +1,5 @@
 import { fileURLToPath } from "node:url";
+import { AlertSettings } from "@atoll/guard";
 import { AccessPolicy, AskedLimits, AuditLevel, DriverName, TemplateName } from "@atoll/protocol";
 import { StoreConfig } from "@atoll/storage";
 import { z } from "zod";
@@ -85,6 +86,16 @@ export const Config = z.strictObject({
     .regex(/^https?:\/\/[^\s?#]+$/, "a URL such as http://localhost:4318")
     .optional()
     .describe("OpenTelemetry collector that gets traces over HTTP; OTEL_EXPORTER_OTLP_ENDPOINT does the same"),
+  monitorIntervalMs: z
+    .int()
+    .min(1_000)
+    .max(600_000)
+    .default(5_000)
+    .describe("the time between two samples of what a sandbox uses"),
+  monitorSamples: z.int().min(2).max(100_000).default(360).describe("how many samples of each sandbox are kept"),
+  alerts: AlertSettings.optional().describe(
+    'a webhook that gets signed alerts, as JSON: {"url":"https://…","secret":"…","kinds":["limit.hit"]}',
+  ),
   metadataStore: StoreSetting.optional().describe(
     "facts about persistent sandboxes: a directory, a store as JSON, or none; left out, store in dataDir",
   ),

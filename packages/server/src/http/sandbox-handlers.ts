@@ -89,6 +89,7 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     releaseSandbox: ({ params, requester }) => manager.isolation.release(params.id, requester.who),
     getEvidence: async ({ params, signal }) =>
       new ByteStream(await manager.isolation.evidence.archive(params.id, signal)),
+    getUsageHistory: ({ params, query }) => manager.monitor.history(params.id, query.sinceMs),
     holdSandbox: ({ params, body: { holder, ttlMs }, requester: { who } }) =>
       manager.changes.hold(params.id, { who, holder }, ttlMs),
     unholdSandbox: ({ params, query: { holder }, requester: { who } }) =>

@@ -1,8 +1,9 @@
 import type { EgressHandler, EngineOptions, FilesSource } from "@atoll/engine";
-import type { AuditOptions } from "@atoll/guard";
+import type { AlertSettings, AuditOptions } from "@atoll/guard";
 import type { AuditLevel, EgressPolicy, SandboxId, SandboxLimits } from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { JournalOptions } from "../events/event-journal.ts";
+import type { MonitorOptions } from "../monitor/sandbox-monitor.ts";
 import type { ServerPersistence } from "../persistence/server-persistence.ts";
 import type { IdempotencyMark } from "../support/idempotent-calls.ts";
 import type { PooledShape } from "./warm-pool.ts";
@@ -35,6 +36,10 @@ export interface SandboxManagerOptions {
   audit?: Omit<AuditOptions, "key">;
   /** The stores of persistent sandboxes. Without them there are no persistent sandboxes. */
   persistence?: Pick<ServerPersistence, "sandboxStores" | "self" | "wasSelf" | "notifyServer" | "openArchive">;
+  /** The settings of the monitor. */
+  monitor?: MonitorOptions;
+  /** The receiver of alerts. Without it there are none. */
+  alerts?: AlertSettings | undefined;
   /** Without it nothing is logged. */
   log?: Logger;
 }

@@ -1,7 +1,6 @@
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { Engine, type GuestFiles, type Sandbox } from "@atoll/engine";
-import { AuditLog } from "@atoll/guard";
 import {
   CreateSandbox,
   SandboxError,
@@ -18,7 +17,9 @@ import {
 } from "@atoll/protocol";
 import { pino, type Logger } from "pino";
 import type { Command } from "../commands/command.ts";
-import { EventJournal } from "../events/event-journal.ts";
+import { EventJournal, type NewEvent } from "../events/event-journal.ts";
+import { SandboxMonitor } from "../monitor/sandbox-monitor.ts";
+import { ServerAlerts } from "../monitor/server-alerts.ts";
 import type { CheckpointArchive } from "../persistence/checkpoint-archive.ts";
 import { noPersistence } from "../persistence/persistence-options.ts";
 import { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
@@ -66,6 +67,8 @@ export class SandboxManager {
   readonly rollbacks: SandboxRollbacks;
   readonly isolation: SandboxIsolation;
   readonly lostRuns: LostRuns;
+  readonly monitor: SandboxMonitor;
+  readonly alerts: ServerAlerts;
   readonly #options: SandboxManagerOptions;
   readonly #log: Logger;
   readonly #registry = new SandboxRegistry();
@@ -85,18 +88,17 @@ export class SandboxManager {
     this.#options = options;
     this.#log = log;
     this.engine = engine;
+    this.alerts = new ServerAlerts(options.alerts, log);
     this.events = EventJournal.open(join(dataDir, "events"), {
       ...options.journal,
+      onEmit: (event) => {
+        options.journal?.onEmit?.(event);
+        this.alerts.take(event);
+      },
       ownerOf: (id) => this.ownerOf(id),
       onError: (error, { type }) => log.error({ err: error, event: type }, "event not stored"),
     });
-    const auditLog = new AuditLog(join(dataDir, "audit"), {
-      ...options.audit,
-      key: auditKey,
-      onRepair: (message) => log.error({ because: message }, "audit log repaired"),
-      onError: (error, { what }) => log.error({ err: error, what }, "audit line not written"),
-    });
-    this.audit = new ServerAudit(auditLog, () => options.auditLevel ?? "basic");
+    this.audit = ServerAudit.open(auditKey, options, log);
     this.lostRuns = new LostRuns(join(dataDir, "lost-runs"));
     const manage = this.#manage.bind(this);
     this.persistent = new PersistentSandboxes({
@@ -112,30 +114,31 @@ export class SandboxManager {
       log,
     });
     for (const message of engine.events.recent) this.events.emit(sandboxEvent(message));
-    engine.events.listen((message) => {
-      this.events.emit(sandboxEvent(message));
-      this.isolation.watch(message);
-    });
+    engine.events.listen((message) => this.events.emit(sandboxEvent(message)));
+    engine.events.listen((message) => this.isolation.watch(message));
     const { persistent } = this;
     this.access = new SandboxAccess({ registry: this.#registry, persistent });
     const parts = { engine, persistent, find: this.#registry.find.bind(this.#registry), manage };
     this.pauseResume = new PauseResume({ ...parts, proxyPort, log });
     this.changes = new SandboxChanges(parts);
     this.forks = new SandboxForks({ ...parts, onEgress: options.onEgress });
-    this.rollbacks = new SandboxRollbacks({
-      ...parts,
+    const reporting = {
       pauseResume: this.pauseResume,
-      log,
-      emit: (event) => this.events.emit(event),
-    });
-    this.isolation = new SandboxIsolation({
-      get: (id) => this.#registry.get(id),
-      pauseResume: this.pauseResume,
-      changes: this.changes,
       audit: this.audit,
-      emit: (event) => this.events.emit(event),
-      mostLimitHits: options.isolateAfterLimitHits ?? 0,
+      emit: (event: NewEvent) => this.events.emit(event),
       log,
+    };
+    this.rollbacks = new SandboxRollbacks({ ...parts, ...reporting });
+    this.isolation = new SandboxIsolation({
+      ...reporting,
+      get: (id) => this.#registry.get(id),
+      changes: this.changes,
+      mostLimitHits: options.isolateAfterLimitHits ?? 0,
+    });
+    this.monitor = new SandboxMonitor(options.monitor ?? {}, {
+      ...reporting,
+      engine,
+      kill: (id, reason) => this.kill(id, reason),
     });
     this.#creator = new SandboxCreator({ ...parts, pool, proxyPort, onEgress: options.onEgress, log });
   }
@@ -302,6 +305,7 @@ export class SandboxManager {
 
   async #shutdown({ killAll = false, pauseAll = false }: { killAll?: boolean; pauseAll?: boolean }): Promise<void> {
     await Promise.allSettled([...this.#creating, this.#creator.pool.close(), this.#types.close()]);
+    this.monitor.close();
     const all = this.#registry.all();
     if (killAll) {
       const reason: EndReason = { kind: "server", message: "the server was stopped together with its sandboxes" };
@@ -314,6 +318,7 @@ export class SandboxManager {
     await this.engine.close();
     await Promise.all(left.map(({ commands }) => commands.release()));
     this.events.close();
+    await this.alerts.close();
     this.audit.log.close();
   }
 
@@ -386,21 +391,17 @@ export class SandboxManager {
         return server === undefined ? {} : { server };
       },
       onTimeout: (timedOut, which) => {
-        if (timedOut.facts.isolated !== undefined) return;
         const { pauseResume, audit } = this;
-        void timeOut(timedOut, which, {
-          pauseResume,
-          audit,
-          log: this.#log,
-          kill: (id, reason) => this.kill(id, reason),
-        });
+        void timeOut(timedOut, which, { pauseResume, audit, log: this.#log, kill: this.kill.bind(this) });
       },
     });
     this.#registry.add(managed);
+    this.monitor.watch(managed);
     return managed;
   }
 
   #forget(managed: ManagedSandbox): void {
+    if (this.#registry.get(managed.id) === managed) this.monitor.forget(managed.id);
     const { idempotency } = managed.facts;
     if (this.#registry.remove(managed) && idempotency !== undefined) this.#creates.forget(idempotency);
   }

@@ -18,6 +18,7 @@ export async function timeOut(
   { pauseResume, kill, audit, log }: TimeOutOptions,
 ): Promise<void> {
   const { id, facts } = managed;
+  if (facts.isolated !== undefined) return;
   const { idleMs = 0, lifetimeMs = 0, onTimeout } = facts.timeouts;
   const message = which === "idle" ? `it was idle for ${idleMs} ms` : `it has lived for ${lifetimeMs} ms`;
   log.info({ sandboxId: id, timeout: which, onTimeout }, "sandbox timed out");

@@ -55,6 +55,8 @@ export class EventSpans {
       case "limit.near":
       case "limit.hit":
       case "limit.eased":
+      case "limit.enforced":
+      case "resource.left":
       case "egress.allowed":
       case "egress.refused":
       case "snapshot.created":
