@@ -24,7 +24,7 @@ async function start(): Promise<void> {
   server = await startTestServerProcess({
     dataDir,
     flags: [
-      "--isolate-after-limit-hits",
+      "--isolate-after-hits",
       "2",
       "--policy",
       JSON.stringify({ drivers: ["gvisor", "local"], egress: { allow: ["127.0.0.1"] } }),

@@ -372,7 +372,7 @@ async function openManager({
     proxyPort,
     environment: proxyEnvironment(),
     auditLevel: config.auditLevel,
-    isolateAfterLimitHits: config.isolateAfterLimitHits,
+    isolateAfterHits: config.isolateAfterHits,
     keptCommands: config.keptCommands,
     keptLogBytes: config.keptLogBytes,
     pool: pooledShapes(config.pool, policy),

@@ -75,7 +75,7 @@ export const Config = z.strictObject({
   auditLevel: AuditLevel.default("basic").describe(
     "what the audit log has of sandboxes without a profile: full also reads, none only security",
   ),
-  isolateAfterLimitHits: z
+  isolateAfterHits: z
     .int()
     .min(0)
     .max(100)

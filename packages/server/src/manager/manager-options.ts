@@ -30,7 +30,7 @@ export interface SandboxManagerOptions {
   keptLogBytes?: number;
   journal?: JournalOptions;
   /** How often a sandbox may reach its limits in ten minutes before it is isolated; 0 means any number of times. */
-  isolateAfterLimitHits?: number;
+  isolateAfterHits?: number;
   /** How much is recorded of sandboxes whose profile does not say it. */
   auditLevel?: AuditLevel;
   audit?: Omit<AuditOptions, "key">;

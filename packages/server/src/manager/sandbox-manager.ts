@@ -133,7 +133,7 @@ export class SandboxManager {
       ...reporting,
       get: (id) => this.#registry.get(id),
       changes: this.changes,
-      mostLimitHits: options.isolateAfterLimitHits ?? 0,
+      mostLimitHits: options.isolateAfterHits ?? 0,
     });
     this.monitor = new SandboxMonitor(options.monitor ?? {}, {
       ...reporting,
