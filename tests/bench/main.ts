@@ -9,6 +9,9 @@ import { exec, execConcurrent } from "./engine/exec.ts";
 import { idle } from "./engine/idle.ts";
 import { kill } from "./engine/kill.ts";
 import { throughput } from "./engine/throughput.ts";
+import { audit as guardAudit } from "./guard/audit.ts";
+import { monitor as guardMonitor } from "./guard/monitor.ts";
+import { policy } from "./guard/policy.ts";
 import { scan } from "./guard/scan.ts";
 import { compile as liveCompile } from "./live/compile.ts";
 import { load as liveLoad } from "./live/load.ts";
@@ -67,6 +70,9 @@ const benchmarks: readonly Benchmark[] = [
   liveCompile,
   watch,
   scan,
+  guardAudit,
+  guardMonitor,
+  policy,
   soak,
 ];
 

@@ -87,6 +87,7 @@ export { wakesSandbox, type Route } from "./routes/route.ts";
 export { routes, type RouteName } from "./routes/routes.ts";
 export {
   CreateSandbox,
+  ResolvedProfile,
   SandboxInfo,
   SandboxTimeouts,
   type CreateSandboxInput,

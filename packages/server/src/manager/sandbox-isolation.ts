@@ -1,5 +1,5 @@
 import { uptimeMs } from "@atoll/engine";
-import { ThreatLedger, type AuditEntry } from "@atoll/guard";
+import { ThreatLedger } from "@atoll/guard";
 import {
   SandboxError,
   type EgressPolicy,
@@ -49,6 +49,10 @@ export class SandboxIsolation {
 
   constructor(options: SandboxIsolationOptions) {
     this.#options = options;
+    options.audit.onViolation = ({ sandboxId, what }) => {
+      const id = SandboxId.safeParse(sandboxId).data;
+      if (id !== undefined) this.report(id, "protocol_violation", `the answer to ${what} broke the rules`);
+    };
     this.evidence = new SandboxEvidence({
       find: (id) => this.#find(id),
       log: options.audit.log,
@@ -84,12 +88,6 @@ export class SandboxIsolation {
     if (kind === "guest") this.report(sandboxId, "protocol_violation", why);
     // The runtime does so only if code has got out of its sandbox: once is enough.
     if (kind === "seccomp") void this.#isolateLogged(sandboxId, "seccomp_kill", why);
-  }
-
-  /** Takes the audit entry of a request whose answer from the sandbox broke the protocol. */
-  reportViolation({ sandboxId, what }: AuditEntry): void {
-    const id = SandboxId.safeParse(sandboxId).data;
-    if (id !== undefined) this.report(id, "protocol_violation", `the answer to ${what} broke the rules`);
   }
 
   /** Counts a sign of an attack; enough of them isolate the sandbox. */
@@ -211,7 +209,7 @@ export class SandboxIsolation {
 }
 
 /** Returns what a sandbox may reach: nothing while it is isolated. */
-export function egressTerms(settings: SandboxSettings): Pick<SandboxSettings, "egress" | "egressCeiling"> {
+export function egressTerms(settings: SandboxSettings): Pick<SandboxSettings, "egress" | "egressCeiling" | "profile"> {
   return settings.isolated === undefined ? settings : { egress: reachesNothing };
 }
 
