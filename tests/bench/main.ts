@@ -10,6 +10,7 @@ import { idle } from "./engine/idle.ts";
 import { kill } from "./engine/kill.ts";
 import { throughput } from "./engine/throughput.ts";
 import { monitor as guardMonitor } from "./guard/monitor.ts";
+import { policy } from "./guard/policy.ts";
 import { scan } from "./guard/scan.ts";
 import { compile as liveCompile } from "./live/compile.ts";
 import { load as liveLoad } from "./live/load.ts";
@@ -69,6 +70,7 @@ const benchmarks: readonly Benchmark[] = [
   watch,
   scan,
   guardMonitor,
+  policy,
   soak,
 ];
 

@@ -46,6 +46,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
     audit: async () => (await import("./commands/audit.ts")).auditCommand,
     events: async () => (await import("./commands/events.ts")).eventsCommand,
     template: async () => (await import("./commands/template.ts")).templateCommand,
+    profile: async () => (await import("./commands/profile.ts")).profileCommand,
     key: async () => (await import("./commands/key.ts")).keyCommand,
   },
   "This program:": {
@@ -56,6 +57,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
 
 /** The commands that other commands start, and never a person. */
 const ownCommands: Readonly<Record<string, () => Promise<MakeCommand>>> = {
+  "keep-apps": async () => (await import("./commands/keep-apps.ts")).keepAppsCommand,
   "keep-server": async () => (await import("./commands/keep-server.ts")).keepServerCommand,
 };
 

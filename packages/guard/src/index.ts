@@ -14,6 +14,15 @@ export { parseAddress } from "./egress/address.ts";
 export { allOf, compilePolicy, ruleBeyond, type CompiledPolicy } from "./egress/compile-policy.ts";
 export { parseHost } from "./egress/host.ts";
 export { ProfileBook } from "./profiles/profile-book.ts";
+export {
+  ceilingsWith,
+  driverFor,
+  egressFor,
+  limitsFor,
+  memoryCounts,
+  missingFor,
+  type MachineDrivers,
+} from "./profiles/resolve-profile.ts";
 export { weakerIn } from "./profiles/weaker-in.ts";
 export { RateLimiter } from "./rate-limiter.ts";
 export { LeftoverWatch } from "./monitor/leftover-watch.ts";

@@ -86,6 +86,7 @@ export { wakesSandbox, type Route } from "./routes/route.ts";
 export { routes, type RouteName } from "./routes/routes.ts";
 export {
   CreateSandbox,
+  ResolvedProfile,
   SandboxInfo,
   SandboxTimeouts,
   type CreateSandboxInput,

@@ -39,6 +39,7 @@ export const EndReason = z.strictObject({
   kind: z.enum([
     "asked",
     "lifetime",
+    "run_time",
     "idle",
     "memory",
     "disk",

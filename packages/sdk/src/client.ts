@@ -10,6 +10,7 @@ import { followEvents, type EventOptions } from "./events.ts";
 import { toBase64 } from "./http/base64.ts";
 import { Http } from "./http/http.ts";
 import { Keys } from "./keys.ts";
+import { Profiles } from "./profiles.ts";
 import { Snapshots } from "./snapshots.ts";
 import { Socket } from "./socket/socket.ts";
 import { Templates } from "./templates.ts";
@@ -49,6 +50,7 @@ export class Atoll {
   readonly socket: Socket;
   readonly audit: Audit;
   readonly keys: Keys;
+  readonly profiles: Profiles;
   readonly snapshots: Snapshots;
   readonly templates: Templates;
 
@@ -58,6 +60,7 @@ export class Atoll {
     this.socket = new Socket(this.connection);
     this.audit = new Audit(this.http);
     this.keys = new Keys(this.http);
+    this.profiles = new Profiles(this.http);
     this.snapshots = new Snapshots(this.http);
     this.templates = new Templates(this.http);
   }

@@ -4,12 +4,14 @@ import type { IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
+import { ProfileBook } from "@atoll/guard";
 import { SandboxError, type AccessPolicy, type EgressPolicy } from "@atoll/protocol";
 import type { FastifyInstance } from "fastify";
 import { TemplateUploads } from "./archives/template-uploads.ts";
 import { Admission } from "./auth/admission.ts";
 import { Authenticator } from "./auth/authenticator.ts";
 import { KeyStore } from "./auth/key-store.ts";
+import { MachineCheck } from "./auth/machine-check.ts";
 import { pooledShapes, serverPolicy } from "./auth/server-policy.ts";
 import type { Config } from "./config/config.ts";
 import type { ReadConfig } from "./config/read-config.ts";
@@ -100,16 +102,19 @@ export class Server {
     const { config } = read;
     await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
     const policy = await serverPolicy(config.policy, config.dataDir);
+    const profiles = new ProfileBook(config.profiles);
     const tracing = await openTracing(config.otlpEndpoint, log);
     const spans = new EventSpans(tracing);
     const stores = await openServerStores(config);
     let url = "";
     const baseUrl = (): string => config.publicUrl ?? url;
     const persistence = openServerPersistence({ config, log, stores, baseUrl });
-    const opened = await openManager({ config, policy, log, spans, persistence }).catch(async (error: unknown) => {
-      await stores.close();
-      throw error;
-    });
+    const opened = await openManager({ config, policy, profiles, log, spans, persistence }).catch(
+      async (error: unknown) => {
+        await stores.close();
+        throw error;
+      },
+    );
     const { manager, egress } = opened;
     try {
       const keys = await KeyStore.open(join(config.dataDir, "keys.json"));
@@ -175,10 +180,13 @@ export class Server {
         },
       });
       const stage = () => (stopping.signal.aborted ? "stopping" : "ready");
-      const admission = new Admission(policy, {
-        ofKey: (keyId) => manager.countOf(keyId),
-        all: () => manager.counts().sandboxes,
+      const admission = new Admission({
+        profiles,
+        machine: new MachineCheck(config),
+        server: policy,
+        counts: { ofKey: (keyId) => manager.countOf(keyId), all: () => manager.counts().sandboxes },
       });
+      admission.assertUsable(policy);
       const parts = {
         manager,
         keys,
@@ -327,6 +335,7 @@ export class Server {
 interface ManagerParts {
   config: Config;
   policy: AccessPolicy & { egress: EgressPolicy };
+  profiles: ProfileBook;
   log: Log;
   spans: EventSpans;
   persistence: ServerPersistence;
@@ -335,6 +344,7 @@ interface ManagerParts {
 async function openManager({
   config,
   policy,
+  profiles,
   log,
   spans,
   persistence,
@@ -367,7 +377,7 @@ async function openManager({
     auditLevel: config.auditLevel,
     keptCommands: config.keptCommands,
     keptLogBytes: config.keptLogBytes,
-    pool: pooledShapes(config.pool, policy),
+    pool: pooledShapes(config.pool, policy, profiles),
     log,
     monitor: { intervalMs: config.monitorIntervalMs, keep: config.monitorSamples },
     alerts: config.alerts,

@@ -152,6 +152,12 @@ export class AppCode {
     return new Map(artifacts.map((artifact) => [artifact.module, artifact]));
   }
 
+  /** The modules of a generation that an earlier manager has stored. The next reload takes what the folder has now. */
+  async stored(generation: number): Promise<Modules> {
+    await this.#sources.read({});
+    return this.versions.modulesOf(generation);
+  }
+
   /** The modules to go back to. Throws `ReloadFailed` if they do not fit together. */
   async rollbackTo(target: RollbackTarget, current: Modules): Promise<Modules> {
     let modules: Modules;

@@ -89,13 +89,13 @@ export class LiveApp {
     return new ModuleGraph(this.#generation.modules.values());
   }
 
-  /** Compiles and starts the app. A failure leaves it in `error`, with the reason. */
-  start(): Promise<void> {
+  /** Compiles and starts the app, or starts a stored generation. A failure leaves it in `error`, with the reason. */
+  start(stored?: number): Promise<void> {
     return this.#inTurn(async () => {
       this.#status.enforcement = await this.#host.enforcement();
       this.#status.change("compiling");
       try {
-        const modules = await this.#code.next({}, new Map());
+        const modules = await (stored === undefined ? this.#code.next({}, new Map()) : this.#code.stored(stored));
         await this.#launch({ number: this.versions.numberOf(modules), modules }, [], "start");
       } catch (error) {
         await this.#end();

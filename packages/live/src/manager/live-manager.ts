@@ -80,7 +80,24 @@ export class LiveManager implements AsyncDisposable {
   }
 
   /** Compiles and starts the app of a folder. After a failure, which is thrown, the app stays visible in `error`. */
-  async create(id: string, folder: string, options: AppConfigInput = {}): Promise<AppInfo> {
+  create(id: string, folder: string, options: AppConfigInput = {}): Promise<AppInfo> {
+    return this.#add(id, folder, options, (app) => app.start());
+  }
+
+  /**
+   * Starts an app of an earlier manager with code that it ran there: the current generation, or an earlier one. Its
+   * states begin again. What has changed in the folder since then is taken by the next reload.
+   */
+  resume(id: string, folder: string, options: AppConfigInput = {}, generation?: number): Promise<AppInfo> {
+    return this.#add(id, folder, options, (app) => app.start(generation ?? app.versions.current));
+  }
+
+  async #add(
+    id: string,
+    folder: string,
+    options: AppConfigInput,
+    start: (app: LiveApp) => Promise<void>,
+  ): Promise<AppInfo> {
     const known = this.#apps.get(checkedId(id));
     if (known !== undefined && !["stopped", "error"].includes(known.info.state)) {
       throw new SandboxError("already_exists", `Cannot create app ${id}: it exists and is ${known.info.state}`, {
@@ -114,7 +131,7 @@ export class LiveManager implements AsyncDisposable {
     this.#apps.set(id, app);
     // Watching begins first: an edit during the start is seen, and one that repairs a failed start.
     if (config.autoReload) await this.enableAutoReload(id);
-    await app.start();
+    await start(app);
     return app.info;
   }
 
@@ -124,6 +141,11 @@ export class LiveManager implements AsyncDisposable {
     await this.#release(id);
     await app.versions.remove();
     this.#emit(id, { type: "app.destroy" });
+  }
+
+  /** Forgets the versions of an app that an earlier manager has run. */
+  async forget(id: string, folder: string): Promise<void> {
+    await new VersionStore(this.#stateDir, checkedId(id), resolve(folder)).remove();
   }
 
   /** Starts the process of an app again, with the states that it has, or with `keepState: false` without. */
@@ -291,7 +313,7 @@ export class LiveManager implements AsyncDisposable {
     const missing: string[] = [];
     for (const host of this.#hosts) {
       if (level !== "strongest" && host.level !== level) continue;
-      const lacks = await missingFor(profile, host);
+      const lacks = await missingFor(profile, host, level !== "strongest");
       if (lacks.length === 0) return host;
       missing.push(`${host.level}: ${lacks.join(", ")}`);
     }

@@ -44,10 +44,10 @@ export function assertWithin(profile: SecurityProfile, id: string, config: AppCo
 }
 
 /** What a host lacks to provide a profile; empty if it can. Nothing of a profile is left out silently. */
-export async function missingFor(profile: SecurityProfile, host: AppHost): Promise<string[]> {
-  if (profile.name === standardProfile) return host.missing();
+export async function missingFor(profile: SecurityProfile, host: AppHost, isAskedFor: boolean): Promise<string[]> {
+  if (profile.name === standardProfile) return host.missing(isAskedFor);
   if (!levelsOf[profile.isolation].includes(host.level)) return [`isolation ${profile.isolation} needs more than this`];
-  const missing = await host.missing();
+  const missing = await host.missing(isAskedFor);
   if (host.level !== "gvisor") missing.push(...(await missingCgroups()));
   const { egress } = profile;
   const isRestricted = egress !== undefined && (egress.allow.join() !== "*" || egress.deny.length > 0);

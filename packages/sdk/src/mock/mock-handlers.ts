@@ -1,12 +1,17 @@
 import {
+  builtInProfiles,
   CreateSandbox,
   keyPolicy,
   RunCommand,
   SandboxError,
+  SandboxLimits,
+  standardProfile,
   type CommandInfo,
   type routes,
   type RouteName,
+  type ResolvedProfile,
   type RunContent,
+  type SecurityProfile,
 } from "@atoll/protocol";
 import type { z } from "zod";
 import { fromBase64 } from "../http/base64.ts";
@@ -220,6 +225,12 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
   },
   exportSnapshot: (world, { params }) => ({ bytes: world.snapshots.export(params.name) }),
   importSnapshot: (world, { params, bytes }) => ({ json: world.importSnapshot(params.name, bytes) }),
+  listProfiles: () => ({ json: { profiles: builtInProfiles.map(resolved) } }),
+  getProfile: (_world, { params }) => {
+    const profile = builtInProfiles.find(({ name }) => name === params.name);
+    if (profile === undefined) throw new SandboxError("invalid_argument", `Cannot use the profile ${params.name}`);
+    return { json: resolved(profile) };
+  },
   createKey: (world, { body }) => {
     const id = randomName().slice(0, 12);
     const key = { id, ...body, policy: keyPolicy(body.verbs, body.policy), createdAtMs: Date.now() };
@@ -236,6 +247,20 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
   healthz: () => ({ json: { status: "ok" } }),
   readyz: () => ({ json: { status: "ready" } }),
 };
+
+function resolved(profile: SecurityProfile): ResolvedProfile {
+  const { runTimeMs: _, ...limits } = profile.limits;
+  return {
+    profile,
+    isBuiltIn: true,
+    isDefault: profile.name === standardProfile,
+    missing: [],
+    driver: "gvisor",
+    limits: SandboxLimits.parse(limits),
+    egress: profile.egress ?? { allow: [], deny: [] },
+    memoryCounts: "the mock counts nothing",
+  };
+}
 
 function commandOf(world: MockWorld, params: { id: string; commandId: string }): MockCommand {
   return world.sandbox(params.id).command(params.commandId);

@@ -1,6 +1,14 @@
 import { fileURLToPath } from "node:url";
 import { AlertSettings } from "@atoll/guard";
-import { AccessPolicy, AskedLimits, AuditLevel, DriverName, TemplateName } from "@atoll/protocol";
+import {
+  AccessPolicy,
+  AskedLimits,
+  AuditLevel,
+  CustomProfile,
+  DriverName,
+  ProfileName,
+  TemplateName,
+} from "@atoll/protocol";
 import { StoreConfig } from "@atoll/storage";
 import { z } from "zod";
 
@@ -127,7 +135,8 @@ export const Config = z.strictObject({
     .array(
       z.strictObject({
         template: TemplateName.default("host" as TemplateName),
-        driver: DriverName.default("gvisor"),
+        driver: DriverName.optional(),
+        profile: ProfileName.optional(),
         limits: AskedLimits.prefault({}),
         count: z.int().min(1).max(1_000),
       }),
@@ -135,6 +144,10 @@ export const Config = z.strictObject({
     .max(100)
     .default([])
     .describe('sandboxes that are kept ready, as JSON: [{"count":2}]'),
+  profiles: z
+    .record(ProfileName, CustomProfile)
+    .default({})
+    .describe("security profiles beside high, medium and low, or in their place, as JSON (docs/profiles.md)"),
   policy: AccessPolicy.prefault({}).describe(
     'what sandboxes may be given, as JSON: {"drivers":["gvisor","local"]}; ' +
       "left out, gvisor, the internet and the machine",

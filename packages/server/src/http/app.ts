@@ -316,7 +316,10 @@ function abortsOnLeave(reply: FastifyReply): AbortSignal {
 
 function answerError(thrown: unknown, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
   const { status, error, headers = {}, isUnexpected } = errorReply(thrown);
-  factsFor(request).errorCode = error.code;
+  const facts = factsFor(request);
+  facts.errorCode = error.code;
+  const { rule, ceiling } = error.details;
+  if (error.code === "permission_denied" && rule !== undefined) facts.notes = { ...facts.notes, rule, ceiling };
   // A client that leaves in the middle causes errors in whatever reads from it.
   if (isUnexpected && !request.raw.socket.destroyed)
     log.error({ requestId: request.id, err: thrown }, "request failed");

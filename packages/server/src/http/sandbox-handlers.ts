@@ -12,18 +12,16 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
   return {
     createSandbox: async ({ body, principal, idempotencyKey, note }) => {
       const key = keyOf(principal);
-      compilePolicy(body.egress);
-      const bounds = admission.boundsOf(key);
-      bounds.assertDriver(body.driver, "create sandbox");
-      bounds.assertEgress(body.egress, "create sandbox");
-      const bounded = { ...body, limits: bounds.limitsFor(body.limits, "create sandbox") };
-      const { egressCeiling } = bounds;
+      if (body.egress !== undefined) compilePolicy(body.egress);
+      const { profile, ...terms } = await admission.terms(key, body, "create sandbox");
+      const bounded = { ...body, ...terms, profile: profile.name };
+      const { egressCeiling } = admission.boundsOf(key);
       const { admit, done } = admission.open(key);
       const create = ({ template, files }: Partial<SnapshotSource> = {}): Promise<SandboxCreated> => {
         const request =
           template === undefined ? bounded : { ...bounded, template: sameTemplate(body.template, template) };
         assertMayUseTemplate({ kind: "key", key }, request.template, "create sandbox");
-        return manager.create(request, { keyId: key.id, idempotencyKey, admit, egressCeiling, files });
+        return manager.create(request, { keyId: key.id, idempotencyKey, admit, egressCeiling, profile, files });
       };
       try {
         const { snapshot } = body;
@@ -63,11 +61,13 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     forkSandbox: async ({ params, body, principal, note }) => {
       const key = keyOf(principal);
       const bounds = admission.boundsOf(key);
-      const { driver, egress: policy, limits } = manager.get(params.id);
-      bounds.assertDriver(driver, `fork sandbox ${params.id}`);
-      bounds.assertEgress(policy, `fork sandbox ${params.id}`);
-      const { lifetimeMs: _, ...asked } = limits;
-      bounds.limitsFor(asked, `fork sandbox ${params.id}`);
+      const {
+        driver,
+        egress: policy,
+        limits: { lifetimeMs: _, ...limits },
+      } = manager.get(params.id);
+      const profile = manager.access.profileOf(params.id);
+      bounds.terms({ profile, driver, egress: policy, limits }, `fork sandbox ${params.id}`);
       const { egressCeiling } = bounds;
       const places = Array.from({ length: body.count }, () => admission.open(key));
       const admit = (): void => places.forEach((place) => place.admit());
@@ -94,7 +94,11 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     setEgress: async ({ params, body, principal }) => {
       compilePolicy(body);
       const bounds = admission.boundsOf(keyOf(principal));
-      bounds.assertEgress(body, `change the egress policy of sandbox ${params.id}`);
+      bounds.assertEgress(
+        body,
+        manager.access.profileOf(params.id),
+        `change the egress policy of sandbox ${params.id}`,
+      );
       const policy = await manager.changes.setEgress(params.id, body, bounds.egressCeiling);
       egress.closeForbidden(params.id);
       return policy;

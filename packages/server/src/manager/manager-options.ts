@@ -1,6 +1,6 @@
 import type { EgressHandler, EngineOptions, FilesSource } from "@atoll/engine";
 import type { AlertSettings, AuditOptions } from "@atoll/guard";
-import type { AuditLevel, EgressPolicy, SandboxId, SandboxLimits } from "@atoll/protocol";
+import type { AuditLevel, CreateSandbox, EgressPolicy, SandboxId, SecurityProfile } from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { JournalOptions } from "../events/event-journal.ts";
 import type { MonitorOptions } from "../monitor/sandbox-monitor.ts";
@@ -56,8 +56,10 @@ export interface Caller {
   admit?: (() => void) | undefined;
   /** The egress policy of the key, to be stored with the sandbox: the ceiling of its own policy at each connection. */
   egressCeiling?: EgressPolicy | undefined;
-  /** The limits of a one-off run. */
-  limits?: SandboxLimits | undefined;
+  /** The profile, which is stored with the sandbox: a profile that is changed later applies to new sandboxes. */
+  profile?: SecurityProfile | undefined;
+  /** What a one-off run is given. */
+  terms?: Pick<CreateSandbox, "driver" | "limits" | "egress"> | undefined;
   /** The files that the sandbox begins with. */
   files?: FilesSource | undefined;
 }

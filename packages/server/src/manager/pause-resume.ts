@@ -10,6 +10,7 @@ import {
 import type { Logger } from "pino";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
+import { ranMsOf } from "./run-time.ts";
 
 const proxyTimeoutMs = 10_000;
 /** The states in which there is nothing to pause. */
@@ -133,6 +134,7 @@ export class PauseResume {
 
   async #resume(managed: ManagedSandbox, memory: boolean): Promise<SandboxResumed> {
     const { engine, proxyPort, persistent } = this.#options;
+    const ranMs = await ranMsOf(managed, engine);
     const undo = managed.facts.persistent ? await persistent.prepareToRun(managed.id, { memory }) : undefined;
     const { checkpoint, phases, totalMs } = await engine
       .resume(managed.id, { memory })
@@ -145,7 +147,7 @@ export class PauseResume {
     }
     await managed.commands.continueSuspended();
     // The sandbox runs, so a full disk must not make the resume fail.
-    await managed.recordResume().catch((error: unknown) => {
+    await managed.recordResume(ranMs).catch((error: unknown) => {
       this.#options.log.warn({ err: error, sandboxId: managed.id }, "time of resume not stored");
     });
     const acquirePhases = persistent.acquirePhases(managed.id);

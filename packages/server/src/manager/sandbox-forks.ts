@@ -8,6 +8,7 @@ import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts
 import { storageError } from "../support/storage-error.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 import type { Caller } from "./manager-options.ts";
+import { ranMsOf } from "./run-time.ts";
 import { saveSettings, type SandboxSettings } from "./sandbox-settings.ts";
 import { issueToken } from "./sandbox-token.ts";
 
@@ -104,9 +105,12 @@ export class SandboxForks {
   async #adoptOne(parent: ManagedSandbox, sandbox: Sandbox, kept: string, by: ForkCaller): Promise<Copy> {
     const { token, stored } = issueToken(undefined);
     const { idempotency: _, hold: __, tokenSalt: ___, resumedAtMs: ____, ...inherited } = parent.facts;
+    // A copy goes on with the run time of its parent, so that copying gains nothing.
+    const ranMs = await ranMsOf(parent, this.#options.engine);
     const facts: SandboxSettings = {
       ...inherited,
       ...stored,
+      ...(ranMs === undefined ? {} : { ranMs }),
       owner: by.keyId,
       egressCeiling: by.egressCeiling,
       createdAtMs: Date.now(),

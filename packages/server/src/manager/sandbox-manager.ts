@@ -103,7 +103,7 @@ export class SandboxManager {
       onRepair: (message) => log.error({ because: message }, "audit log repaired"),
       onError: (error, { what }) => log.error({ err: error, what }, "audit line not written"),
     });
-    this.audit = new ServerAudit(auditLog, () => options.auditLevel ?? "basic");
+    this.audit = new ServerAudit(auditLog, (id) => this.access.auditLevelOf(id) ?? options.auditLevel ?? "basic");
     this.lostRuns = new LostRuns(join(dataDir, "lost-runs"));
     const manage = this.#manage.bind(this);
     this.persistent = new PersistentSandboxes({
@@ -251,6 +251,7 @@ export class SandboxManager {
   async dial(id: SandboxId, port: number, options: { family?: 4 | 6; signal: AbortSignal }): Promise<Duplex> {
     const leave = await this.access.acquire(id, options.signal);
     try {
+      this.access.assertPort(id, port, this.audit);
       await this.pauseResume.wake(id);
       const connection = await this.#registry.find(id).sandbox.dial(port, options);
       connection.once("close", leave);
@@ -265,8 +266,7 @@ export class SandboxManager {
   async runOnce(request: RunOnce, by: Caller): Promise<OneOffRun> {
     const create = CreateSandbox.parse({
       template: request.template,
-      driver: request.driver,
-      limits: by.limits,
+      ...by.terms,
       timeouts: { lifetimeMs: request.timeoutMs + 60_000 },
     });
     const { managed } = await this.#create(create, by, { mark: by.mark, isOneOff: true });
@@ -280,8 +280,8 @@ export class SandboxManager {
     return this.access.settingsOf(id).egress;
   }
 
-  /** Returns the policy with the ceiling of the key that set it. */
-  getEgressTerms(id: SandboxId): Pick<SandboxSettings, "egress" | "egressCeiling"> {
+  /** Returns the policy with its ceilings: that of the key that set it, and the profile. */
+  getEgressTerms(id: SandboxId): Pick<SandboxSettings, "egress" | "egressCeiling" | "profile"> {
     return this.access.settingsOf(id);
   }
 

@@ -30,7 +30,7 @@ export interface MonitorOptions {
   keep?: number;
   /** The time between the end of a sandbox and the search for what it has left. */
   leftoverCheckMs?: number;
-  /** Returns what the profile of a sandbox says about its limits. */
+  /** Returns what applies to the limits of a sandbox, where that is not what its profile says. */
   termsOf?: (facts: SandboxSettings) => LimitTerms | undefined;
 }
 
@@ -74,7 +74,7 @@ export class SandboxMonitor {
 
   watch(managed: ManagedSandbox): void {
     const { id, sandbox, facts } = managed;
-    const { softLimit, onHardLimit } = this.#options.termsOf?.(facts) ?? {};
+    const { softLimit, onHardLimit } = this.#options.termsOf?.(facts) ?? facts.profile ?? {};
     if (softLimit !== undefined) sandbox.warnAt(softLimit);
     this.forget(id);
     const watched = this.sampler.add({

@@ -21,6 +21,7 @@ function onFullDisk() {
   const clock = new IdleClock({
     startedAtMs: Date.now(),
     timeouts: () => timeouts,
+    runTimeMs: () => undefined,
     hasWork: () => false,
     findsWork: async () => false,
     onTimeout: (which) => {
