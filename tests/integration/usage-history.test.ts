@@ -39,7 +39,7 @@ test("the history counts what ports and the proxy carry, and what a sandbox uses
   });
   await new Promise<void>((resolve) => outside.listen(0, "127.0.0.1", resolve));
   const { port } = outside.address() as AddressInfo;
-  const { manager, dispose } = await openTestManager({
+  const host = await openTestManager({
     proxyPort: 3128,
     monitor: { intervalMs: 50, keep: 4 },
     onEgress: () => async () => {
@@ -48,6 +48,7 @@ test("the history counts what ports and the proxy carry, and what a sandbox uses
       return { verdict: "allowed", socket };
     },
   });
+  const { manager } = host;
   const id = await createIn(manager);
   const last = (): UsageSample | undefined => manager.monitor.history(id).samples.at(-1);
 
@@ -76,6 +77,6 @@ test("the history counts what ports and the proxy carry, and what a sandbox uses
   expect([samples.length, kept, intervalMs]).toEqual([4, 4, 50]);
   expect(manager.monitor.history(id, (samples[2]?.atMs ?? 0) + 1).samples.length).toBeLessThan(4);
   expect(manager.monitor.sampler.totals.sums).toMatchObject({ sentBytes: 7_000, receivedBytes: 1_300 });
-  await dispose();
+  await host.dispose();
   await new Promise((resolve) => outside.close(resolve));
 });
