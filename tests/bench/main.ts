@@ -9,6 +9,10 @@ import { exec, execConcurrent } from "./engine/exec.ts";
 import { idle } from "./engine/idle.ts";
 import { kill } from "./engine/kill.ts";
 import { throughput } from "./engine/throughput.ts";
+import { audit as guardAudit } from "./guard/audit.ts";
+import { monitor as guardMonitor } from "./guard/monitor.ts";
+import { policy } from "./guard/policy.ts";
+import { scan } from "./guard/scan.ts";
 import { compile as liveCompile } from "./live/compile.ts";
 import { load as liveLoad } from "./live/load.ts";
 import { memory as liveMemory } from "./live/memory.ts";
@@ -65,6 +69,10 @@ const benchmarks: readonly Benchmark[] = [
   neighbours,
   liveCompile,
   watch,
+  scan,
+  guardAudit,
+  guardMonitor,
+  policy,
   soak,
 ];
 

@@ -50,7 +50,7 @@ test("egress: a policy above the ceiling is refused at create, change and fork, 
   const refused = {
     code: "permission_denied",
     message: expect.stringContaining("the egress rule 10.0.0.0/8 is beyond the ceiling of this key"),
-    details: { rule: "10.0.0.0/8", ceiling: "key", allowed: { allow: ["*"], deny: [] } },
+    details: { rule: "egress", egressRule: "10.0.0.0/8", ceiling: "key", allowed: { allow: ["*"], deny: [] } },
   };
   expect((await api.ask("POST", "/sandboxes", { driver: "local", egress: inner })).body.error).toMatchObject(refused);
   const { sandbox } = await api.create({ egress: { allow: ["example.com"] } });
@@ -60,12 +60,12 @@ test("egress: a policy above the ceiling is refused at create, change and fork, 
   const closed = await makeKey({ policy: { ...policy, egress: { allow: [] } } });
   expect((await closed.ask("POST", `/sandboxes/${sandbox.id}/fork`, {})).body.error).toMatchObject({
     code: "permission_denied",
-    details: { rule: "example.com", ceiling: "key" },
+    details: { rule: "egress", egressRule: "example.com", ceiling: "key" },
   });
   // The server's own ceiling applies to all keys.
   expect((await admin.ask("PUT", path, { allow: ["127.0.0.1:80"] })).body.error).toMatchObject({
     code: "permission_denied",
-    details: { rule: "127.0.0.1:80", ceiling: "server" },
+    details: { rule: "egress", egressRule: "127.0.0.1:80", ceiling: "server" },
   });
   const malformed = await admin.ask("POST", "/keys", { name: "x", policy: { egress: { allow: ["10.0.0.1/8"] } } });
   expect(malformed.body.error?.code).toBe("invalid_argument");
@@ -79,10 +79,10 @@ test("limits: values above a ceiling of the key or the machine are refused, and 
   expect(sandbox.limits).toMatchObject({ ...limits, cpus: 0.25, diskBytes: 4 * 1024 ** 3 });
   const over = await api.ask("POST", "/sandboxes", { driver: "local", limits: { processes: 65 } });
   expect(over).toMatchObject({
-    status: 429,
+    status: 403,
     body: {
       error: {
-        code: "limit_reached",
+        code: "permission_denied",
         message: "Cannot create sandbox: processes 65 is over 64, the ceiling of this key",
         details: { limit: "processes", asked: 65, allowed: 64, ceiling: "key" },
       },
@@ -91,13 +91,16 @@ test("limits: values above a ceiling of the key or the machine are refused, and 
   const huge = { memoryBytes: 1024 ** 4, cpus: 1024, diskBytes: 64 * 1024 ** 4, tmpBytes: 1024 ** 4 };
   for (const [limit, asked] of Object.entries(huge)) {
     const answer = await admin.ask("POST", "/sandboxes", { driver: "local", limits: { [limit]: asked } });
-    expect(answer.body.error).toMatchObject({ code: "limit_reached", details: { limit, asked, ceiling: "server" } });
+    expect(answer.body.error).toMatchObject({
+      code: "permission_denied",
+      details: { limit, asked, ceiling: "server" },
+    });
   }
   const once = await api.ask<CommandResult>("POST", "/run", { driver: "local", argv: ["bash", "-c", "ulimit -u"] });
   expect(once.body.stdout).toBe("64\n");
   const large = await admin.create();
   expect((await api.ask("POST", `/sandboxes/${large.sandbox.id}/fork`, {})).body.error).toMatchObject({
-    code: "limit_reached",
+    code: "permission_denied",
     details: { limit: "memoryBytes", ceiling: "key" },
   });
   await Promise.all([sandbox, large.sandbox].map(({ id }) => admin.ask("DELETE", `/sandboxes/${id}`)));

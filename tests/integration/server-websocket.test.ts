@@ -69,6 +69,8 @@ test("actions over a WebSocket are in the audit log, without the input", async (
   };
   const about = { who: server.key.split("_")[1], sandboxId, result: "ok" };
   await expect.poll(audited).toMatchObject([
+    { ...about, what: "writeStdin", result: "started", bytesIn: 5, details: { commandId } },
+    { ...about, what: "closeStdin", result: "started", details: { commandId } },
     { ...about, what: "signalCommand", details: { commandId, signal: "SIGKILL" } },
     { ...about, what: "writeStdin", bytesIn: 9, details: { commandId } },
     { ...about, what: "closeStdin", details: { commandId } },

@@ -221,6 +221,8 @@ export function clientContract(name: string, open: () => Promise<OpenedClient>, 
         const { end } = await shell("head -c 1000000000 /dev/zero | tail | wc -c; exit 0", {}, small);
         const { end: whole } = await exec(["tail", "/dev/zero"], {}, small);
         expect([end, whole]).toContainEqual({ kind: "oom" });
+        // What the monitor of a container notes about it does not end up where the user happens to be.
+        expect(await readdir(".")).not.toContain("oom");
       } finally {
         await small.remove(signal);
       }

@@ -16,6 +16,8 @@ export interface CommandDescription {
   choices: readonly string[];
   /** Whether the first argument is a sandbox. */
   takesSandbox: boolean;
+  /** Whether the first argument is a live app. */
+  takesApp: boolean;
   hasCommands: boolean;
 }
 
@@ -43,6 +45,7 @@ function describe(command: Command, above: readonly string[]): CommandDescriptio
     })),
     choices: arguments_.flatMap((argument) => argument.argChoices ?? []),
     takesSandbox: /^sandbox(es)?$/.test(arguments_[0]?.name() ?? ""),
+    takesApp: /^apps?$/.test(arguments_[0]?.name() ?? ""),
     hasCommands: command.commands.length > 0,
   };
   return [own, ...command.commands.flatMap((below) => describe(below, path))];

@@ -43,8 +43,13 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
   "Server:": {
     up: async () => (await import("./commands/up.ts")).upCommand,
     doctor: async () => (await import("./commands/doctor.ts")).doctorCommand,
+    isolate: async () => (await import("./commands/isolate.ts")).isolateCommand,
+    release: async () => (await import("./commands/isolate.ts")).releaseCommand,
+    evidence: async () => (await import("./commands/evidence.ts")).evidenceCommand,
+    audit: async () => (await import("./commands/audit.ts")).auditCommand,
     events: async () => (await import("./commands/events.ts")).eventsCommand,
     template: async () => (await import("./commands/template.ts")).templateCommand,
+    profile: async () => (await import("./commands/profile.ts")).profileCommand,
     key: async () => (await import("./commands/key.ts")).keyCommand,
   },
   "This program:": {
@@ -55,6 +60,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
 
 /** The commands that other commands start, and never a person. */
 const ownCommands: Readonly<Record<string, () => Promise<MakeCommand>>> = {
+  "keep-apps": async () => (await import("./commands/keep-apps.ts")).keepAppsCommand,
   "keep-server": async () => (await import("./commands/keep-server.ts")).keepServerCommand,
 };
 

@@ -13,6 +13,8 @@ interface Failure {
   code: string;
   message: string;
   suggestion?: string | undefined;
+  /** Mistakes in the code of an app, with their places. */
+  diagnostics?: unknown;
   exitCode: number;
 }
 
@@ -55,7 +57,8 @@ function failureOf(error: unknown, cli: Cli, argv: readonly string[]): Failure {
   }
   if (isSandboxError(error)) {
     const exitCode = own === exitCodes.ownFailure ? exitCodeOfStart(error) : own;
-    return { code: error.code, message: error.message, suggestion: suggestionFor(error), exitCode };
+    const { code, message } = error;
+    return { code, message, suggestion: suggestionFor(error), diagnostics: error.details["diagnostics"], exitCode };
   }
   const message = error instanceof Error ? error.message : String(error);
   return { code: "internal", message, exitCode: own };
@@ -95,10 +98,11 @@ function suggestionFor({ code, suggestion, details }: SandboxError): string | un
 }
 
 function printFailure(failure: Failure, cli: Cli, argv: readonly string[]): void {
-  const { code, message, suggestion } = failure;
+  const { code, message, suggestion, diagnostics } = failure;
   const isJson = cli.isJson || argv.slice(0, endOfOptions(argv)).includes("--json");
   if (isJson) {
-    const body = { code, message, ...(suggestion === undefined ? {} : { suggestion }) };
+    // JSON leaves out what is undefined.
+    const body = { code, message, suggestion, diagnostics };
     cli.stderr.write(`${JSON.stringify({ error: body })}\n`);
     return;
   }

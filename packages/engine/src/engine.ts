@@ -23,6 +23,7 @@ import { LocalDriver } from "./drivers/local/local-driver.ts";
 import { EngineContext, type StepListener } from "./engine-context.ts";
 import { IdleWatch } from "./idle/idle-watch.ts";
 import { EventLog } from "./lifecycle/event-log.ts";
+import { findLeftovers, type Leftover } from "./lifecycle/leftovers.ts";
 import { reconcile, type ReconcileOptions, type Repair } from "./lifecycle/reconcile.ts";
 import type { SandboxLife } from "./lifecycle/sandbox-life.ts";
 import { createSandbox, type CreateOptions } from "./operations/create.ts";
@@ -296,6 +297,14 @@ export class Engine {
    */
   async checkFiles(files: FilesArchive, options: CheckFilesOptions): Promise<void> {
     return checkFiles(this.#context, files, options);
+  }
+
+  /**
+   * Returns what is on the host with the engine's mark and belongs to no sandbox. What is still there some time later
+   * was left behind; before that, a sandbox may be beginning or ending.
+   */
+  async findLeftovers(): Promise<Leftover[]> {
+    return findLeftovers(this.#context);
   }
 
   /** Closes the engine without ending any sandbox: the next engine on this data directory adopts them. */

@@ -9,6 +9,7 @@ export type { FileOptions, GuestFiles } from "./guest/files.ts";
 export type { GuestProcess } from "./guest/guest-process.ts";
 export type { OutputPosition } from "./guest/guest-stream.ts";
 export type { FileEntry, WatchEvent } from "./guest/tool-records.ts";
+export { findLeftoversIn, type Leftover } from "./lifecycle/leftovers.ts";
 export type { Repair } from "./lifecycle/reconcile.ts";
 export type { CreateOptions } from "./operations/create.ts";
 export type { ForkOptions, ForkResult } from "./operations/fork.ts";

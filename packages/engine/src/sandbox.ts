@@ -12,12 +12,13 @@ import {
 import type { AttachOptions } from "./guest/channel-options.ts";
 import type { GuestChannel } from "./guest/channel.ts";
 import { GuestFiles } from "./guest/files.ts";
-import type { GuestConnection } from "./guest/guest-connection.ts";
+import type { GuestConnection, NetworkCount } from "./guest/guest-connection.ts";
 import type { GuestProcess } from "./guest/guest-process.ts";
 import type { OutputPosition } from "./guest/guest-stream.ts";
 import type { StreamEntry } from "./guest/messages.ts";
 import { rlimits } from "./guest/requests.ts";
 import type { SandboxLife } from "./lifecycle/sandbox-life.ts";
+import type { SandboxGlance } from "./limits/usage-monitor.ts";
 import { parseRequest } from "./support/parse-request.ts";
 
 export type ProcessOptions = Omit<AttachOptions, "ranOutOfMemory">;
@@ -149,6 +150,30 @@ export class Sandbox {
   async usage(): Promise<SandboxUsage> {
     assertAccepts(this.record, "read usage of");
     return this.#life.usage.read(this.id);
+  }
+
+  /** Sets the share of each limit at which an event says that it is near. */
+  warnAt(softLimit: number): void {
+    this.#life.usage.softLimit = softLimit;
+  }
+
+  /**
+   * Returns what it uses as far as the host knows, without waking an idle sandbox; undefined while it does not run. The
+   * network counts since this engine has the sandbox.
+   */
+  async peek(): Promise<(SandboxGlance & NetworkCount) | undefined> {
+    const glance = this.state === "running" ? await this.#life.usage.peek() : undefined;
+    return glance === undefined ? undefined : { ...glance, ...this.#life.network };
+  }
+
+  /** Lets it use only this share of its CPU time; 1 ends that, and so does its next container. */
+  async throttle(share: number): Promise<void> {
+    await this.#life.usage.throttle(this.id, share);
+  }
+
+  /** Lets it use this much memory above its limit, which saving it may need; 0 ends that, and so does its container. */
+  async allowMoreMemory(bytes: number): Promise<void> {
+    await this.#life.usage.allowMoreMemory(this.id, bytes);
   }
 
   /** Resolves when nothing of the sandbox is left, also if an earlier call kills it. Idempotent. */

@@ -1,9 +1,11 @@
 import { z } from "zod";
 import { PhaseTimes } from "./checkpoint.ts";
 import { SandboxId } from "./ids.ts";
+import { IsolatedAs, ThreatKind } from "./isolation.ts";
 import { guestConditions, sandboxStates } from "./lifecycle.ts";
 import { ServerRef, TakenOver } from "./sandbox-api.ts";
 import { EndedProcess, EndReason } from "./sandbox.ts";
+import { HardLimitAction } from "./security-profile.ts";
 import { SnapshotName } from "./snapshot.ts";
 
 const base = { cursor: z.int(), atMs: z.int() };
@@ -13,6 +15,9 @@ const limitFields = {
   used: z.number(),
   allowed: z.number(),
 };
+
+/** What a sandbox or an application can leave behind on the host. */
+export const leftoverKinds = ["cgroup", "mount", "process", "directory", "socket"] as const;
 
 /**
  * The events of a server are one ordered stream. `cursor` grows by one with every event and never starts again, not
@@ -38,6 +43,15 @@ export const ApiEvent = z.discriminatedUnion("type", [
     /** The checkpoint of the state before the rollback. */
     left: z.int().optional(),
   }),
+  /** The sandbox reaches nothing and runs nothing until an operator releases or kills it. */
+  z.strictObject({
+    ...onSandbox,
+    type: z.literal("sandbox.isolated"),
+    kind: ThreatKind,
+    reason: z.string(),
+    heldAs: IsolatedAs,
+  }),
+  z.strictObject({ ...onSandbox, type: z.literal("sandbox.isolation_ended"), who: z.string() }),
   z.strictObject({ ...onSandbox, type: z.literal("checkpoint.removed"), checkpoint: z.int() }),
   z.strictObject({
     ...onSandbox,
@@ -59,6 +73,22 @@ export const ApiEvent = z.discriminatedUnion("type", [
   z.strictObject({ ...onSandbox, type: z.literal("limit.near"), ...limitFields }),
   z.strictObject({ ...onSandbox, type: z.literal("limit.hit"), ...limitFields, consequence: z.string() }),
   z.strictObject({ ...onSandbox, type: z.literal("limit.eased"), ...limitFields }),
+  /** What the profile demands at a limit was done, or could not be done. */
+  z.strictObject({
+    ...onSandbox,
+    type: z.literal("limit.enforced"),
+    limit: limitFields.limit,
+    action: HardLimitAction,
+    result: z.enum(["done", "failed"]),
+    because: z.string(),
+  }),
+  /** Something of a sandbox that has ended is still on the host. */
+  z.strictObject({
+    ...base,
+    type: z.literal("resource.left"),
+    kind: z.enum(leftoverKinds),
+    what: z.string(),
+  }),
   z.strictObject({ ...onSandbox, type: z.literal("egress.allowed"), host: z.string(), port: z.int() }),
   z.strictObject({
     ...onSandbox,

@@ -3,6 +3,7 @@ import { WireError } from "./http.ts";
 import { SandboxId, TemplateName } from "./ids.ts";
 import { signalNumbers } from "./process.ts";
 import { DriverName } from "./sandbox.ts";
+import { ProfileName } from "./security-profile.ts";
 
 export const CommandId = z
   .string()
@@ -163,6 +164,8 @@ export const RunOnce = z
     argv: z.array(text).min(1).max(4096).optional(),
     template: TemplateName.optional(),
     driver: DriverName.optional(),
+    /** What the run may use and do; when left out, the profile of the key or the server, or `standard`. */
+    profile: ProfileName.optional(),
     env: z.record(z.string().regex(/^[^=\0]+$/), text).default({}),
     /** The files that are written into the home directory before the run. */
     files: z.record(z.string().min(1).max(1024), RunContent).default({}),

@@ -25,6 +25,7 @@ export {
   type SandboxEvent,
   type SandboxState,
 } from "./lifecycle.ts";
+export { defaultSoftLimit, LimitLevels, type LimitChange, type LimitReading } from "./limit-levels.ts";
 export {
   AskedLimits,
   LimitCeilings,
@@ -52,7 +53,19 @@ export {
   type CreateRequestInput,
 } from "./sandbox.ts";
 export { AccessPolicy, internetOnly, isolatingDrivers, keyPolicy } from "./access-policy.ts";
-export { ApiEvent } from "./api-event.ts";
+export { ApiEvent, leftoverKinds } from "./api-event.ts";
+export {
+  AuditHead,
+  AuditHeadText,
+  AuditLine,
+  AuditMessage,
+  AuditPage,
+  AuditProblem,
+  AuditQuery,
+  AuditVerification,
+  type AuditQueryInput,
+} from "./audit.ts";
+export { Isolated, IsolatedAs, IsolateSandbox, ThreatKind } from "./isolation.ts";
 export { CreateKey, KeyCreated, KeyInfo, KeyVerb, keyVerbs, type CreateKeyInput } from "./auth.ts";
 export {
   CommandId,
@@ -74,6 +87,7 @@ export { wakesSandbox, type Route } from "./routes/route.ts";
 export { routes, type RouteName } from "./routes/routes.ts";
 export {
   CreateSandbox,
+  ResolvedProfile,
   SandboxInfo,
   SandboxTimeouts,
   type CreateSandboxInput,
@@ -104,3 +118,4 @@ export {
 } from "./security-profile.ts";
 export { SnapshotInfo, SnapshotName, SnapshotRef } from "./snapshot.ts";
 export { binaryHeader, ClientMessage, ServerMessage, websocketProtocol, type ClientMessageInput } from "./websocket.ts";
+export { UsageHistory, UsageSample } from "./usage-history.ts";

@@ -2,9 +2,11 @@ import { z } from "zod";
 import { ListedCheckpoint, PhaseTimes } from "./checkpoint.ts";
 import { EgressPolicy } from "./egress.ts";
 import { SandboxId, TemplateName } from "./ids.ts";
+import { Isolated } from "./isolation.ts";
 import { sandboxStates } from "./lifecycle.ts";
 import { AskedLimits, SandboxLimits } from "./limits.ts";
 import { DriverName, EndedProcess, EndReason } from "./sandbox.ts";
+import { ProfileName, SecurityProfile } from "./security-profile.ts";
 import { SnapshotRef } from "./snapshot.ts";
 
 const longestMs = 365 * 24 * 3_600_000;
@@ -28,6 +30,8 @@ const Labels = z
   .refine((labels) => Object.keys(labels).length <= 64, "at most 64 labels");
 
 export const CreateSandbox = z.strictObject({
+  /** What the sandbox may use and do; when left out, the profile of the key or the server, or `standard`. */
+  profile: ProfileName.optional(),
   /** The sandbox starts with the files and on the template of this snapshot. */
   snapshot: SnapshotRef.optional(),
   template: TemplateName.default("host" as TemplateName),
@@ -51,8 +55,10 @@ export type CreateSandboxInput = z.input<typeof CreateSandbox>;
 export const CreateSandboxBody = CreateSandbox.extend({
   limits: AskedLimits.prefault({}).describe(
     "Where left out: 1 GiB of memory, 2 CPUs, 512 processes, 4 GiB of disk and 256 MiB of /tmp, or what the key " +
-      "and the server allow where that is less",
+      "and the server allow where that is less; with a profile, its limits",
   ),
+  driver: DriverName.optional().describe("Where left out: gvisor, or local where the profile and the server allow it"),
+  egress: EgressPolicy.optional().describe("Where left out: what the profile allows, or nothing"),
 });
 
 export const UpdateSandbox = z.strictObject({
@@ -83,6 +89,8 @@ export const SandboxInfo = z.strictObject({
   state: z.enum(sandboxStates),
   template: z.string(),
   driver: DriverName,
+  /** The name of its security profile. */
+  profile: z.string(),
   limits: SandboxLimits,
   labels: z.record(z.string(), z.string()),
   timeouts: SandboxTimeouts,
@@ -100,6 +108,8 @@ export const SandboxInfo = z.strictObject({
    * killed, and a snapshot can be taken of its files.
    */
   guest: z.literal("unresponsive").optional(),
+  /** Set while the sandbox is isolated: requests fail with `isolated` until an operator releases it. */
+  isolated: Isolated.optional(),
   /** The number of running commands. For a sandbox on another server, the number that server last stored. */
   runningCommands: z.int(),
   /**
@@ -214,3 +224,22 @@ export const PortInfo = z.strictObject({
 export type PortInfo = z.infer<typeof PortInfo>;
 
 export const TemplateInfo = z.strictObject({ name: z.string(), kind: z.string(), isBuiltIn: z.boolean() });
+
+/** A profile, and what it comes to on this machine for the key that asks. */
+export const ResolvedProfile = z.strictObject({
+  profile: SecurityProfile,
+  isBuiltIn: z.boolean(),
+  /** The profile of sandboxes of this key whose request names none. */
+  isDefault: z.boolean(),
+  /** What the machine, the server or the key would have to have, each with how to get it. Empty: it can be used. */
+  missing: z.array(z.strictObject({ what: z.string(), fix: z.string() })),
+  /** How a sandbox is run under it; absent if none can be. */
+  driver: DriverName.optional(),
+  /** The limits that a sandbox gets: those of the profile, lowered to what key and server allow. */
+  limits: SandboxLimits,
+  /** What a sandbox may reach when its request says nothing about it. */
+  egress: EgressPolicy,
+  /** How memory is counted. */
+  memoryCounts: z.string(),
+});
+export type ResolvedProfile = z.infer<typeof ResolvedProfile>;

@@ -36,7 +36,21 @@ const common = {
 
 /** Why a sandbox is `failed` or was ended, in words and in facts. */
 export const EndReason = z.strictObject({
-  kind: z.enum(["asked", "lifetime", "idle", "memory", "disk", "guest", "exited", "start", "server", "driver"]),
+  kind: z.enum([
+    "asked",
+    "lifetime",
+    "run_time",
+    "idle",
+    "memory",
+    "disk",
+    "processes",
+    "guest",
+    "seccomp",
+    "exited",
+    "start",
+    "server",
+    "driver",
+  ]),
   message: z.string(),
 });
 export type EndReason = z.infer<typeof EndReason>;

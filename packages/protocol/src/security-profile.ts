@@ -134,7 +134,7 @@ const described: Record<string, z.input<typeof CustomProfile>> = {
     isolation: "low",
     limits: { memoryBytes: 1024 * MiB, cpus: 2, processes: 512, diskBytes: 4096 * MiB, tmpBytes: 256 * MiB },
     allowedOperations: ["all"],
-    audit: "full",
+    audit: "basic",
     onHardLimit: "throttle",
   },
 };

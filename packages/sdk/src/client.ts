@@ -1,5 +1,6 @@
 import type { ApiEvent, routes, RunContent, RunOnceInput, SandboxInfo } from "@atoll/protocol";
 import type { z } from "zod";
+import { Audit } from "./audit.ts";
 import type { FollowOptions } from "./commands/command-handle.ts";
 import type { CommandResult } from "./commands/command-result.ts";
 import { ForegroundRun } from "./commands/foreground.ts";
@@ -9,6 +10,7 @@ import { followEvents, type EventOptions } from "./events.ts";
 import { toBase64 } from "./http/base64.ts";
 import { Http } from "./http/http.ts";
 import { Keys } from "./keys.ts";
+import { Profiles } from "./profiles.ts";
 import { Snapshots } from "./snapshots.ts";
 import { Socket } from "./socket/socket.ts";
 import { Templates } from "./templates.ts";
@@ -46,7 +48,9 @@ export class Atoll {
   readonly connection: Connection;
   readonly http: Http;
   readonly socket: Socket;
+  readonly audit: Audit;
   readonly keys: Keys;
+  readonly profiles: Profiles;
   readonly snapshots: Snapshots;
   readonly templates: Templates;
 
@@ -54,7 +58,9 @@ export class Atoll {
     this.connection = resolveConnection(options);
     this.http = new Http(this.connection);
     this.socket = new Socket(this.connection);
+    this.audit = new Audit(this.http);
     this.keys = new Keys(this.http);
+    this.profiles = new Profiles(this.http);
     this.snapshots = new Snapshots(this.http);
     this.templates = new Templates(this.http);
   }

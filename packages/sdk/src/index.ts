@@ -1,6 +1,10 @@
 export { isSandboxError, SandboxError, type ErrorCode } from "@atoll/protocol";
 export type {
   ApiEvent,
+  AuditHead,
+  AuditLine,
+  AuditPage,
+  AuditVerification,
   CommandId,
   CommandInfo,
   CreateKeyInput,
@@ -10,8 +14,10 @@ export type {
   KeyCreated,
   KeyInfo,
   PortInfo,
+  ResolvedProfile,
   SandboxId,
   SandboxInfo,
+  SecurityProfile,
   SignalName,
   SnapshotInfo,
   WatchMessage,
@@ -28,6 +34,6 @@ export type { EventOptions } from "./events.ts";
 export type { Files, ReadOptions, SignedUrl, WatchOptions, WriteOptions } from "./files/files.ts";
 export type { ByteSource } from "./http/exchange.ts";
 export type { PtyOptions, Ptys } from "./pty.ts";
-export type { CreateOptions, Metrics, Timeouts } from "./sandbox-options.ts";
+export type { CreateOptions, Metrics, MetricsHistory, Timeouts } from "./sandbox-options.ts";
 export { Sandbox } from "./sandbox.ts";
 export type { TemplateInfo } from "./templates.ts";

@@ -18,4 +18,6 @@ export interface CreateOptions extends CreateSandboxInput, WithConnection, Signa
 }
 
 export type Metrics = z.infer<typeof routes.getUsage.reply>;
+/** What a sandbox used over the last minutes. */
+export type MetricsHistory = z.infer<typeof routes.getUsageHistory.reply>;
 export type Timeouts = NonNullable<UpdateSandboxInput["timeouts"]>;

@@ -21,6 +21,7 @@ import {
   unhurried,
   type CreateOptions,
   type Metrics,
+  type MetricsHistory,
   type SignalOption,
   type Timeouts,
   type WithConnection,
@@ -130,6 +131,18 @@ export class Sandbox {
    */
   async getMetrics(options: SignalOption = {}): Promise<Metrics> {
     return this.#client.http.call("getUsage", { params: { id: this.id }, signal: options.signal });
+  }
+
+  /**
+   * Returns what the sandbox used over the last minutes, as the server has sampled it, without waking it.
+   *
+   * @example
+   * const { samples } = await sandbox.getMetricsHistory();
+   * console.log(samples.every(({ memoryBytes }) => memoryBytes > 0)); // true
+   */
+  async getMetricsHistory(options: SignalOption & { sinceMs?: number } = {}): Promise<MetricsHistory> {
+    const query = options.sinceMs === undefined ? {} : { sinceMs: options.sinceMs };
+    return this.#client.http.call("getUsageHistory", { params: { id: this.id }, query, signal: options.signal });
   }
 
   /**
@@ -363,6 +376,48 @@ export class Sandbox {
   async unhold(options: SignalOption = {}): Promise<SandboxInfo> {
     const call = { params: { id: this.id }, query: { holder: this.#holder() }, signal: options.signal };
     return this.#client.http.call("unholdSandbox", { ...call, isRepeatable: true });
+  }
+
+  /**
+   * Cuts the sandbox off from everything, and saves or freezes it, until it is released or killed; for keys with the
+   * verb `admin`.
+   *
+   * @example
+   * const suspect = await Sandbox.create();
+   * console.log((await suspect.isolate({ reason: "it looks odd" })).isolated?.kind); // operator
+   * console.log((await suspect.release()).isolated); // undefined
+   * await suspect.kill();
+   */
+  async isolate(options: SignalOption & { reason?: string | undefined } = {}): Promise<SandboxInfo> {
+    const { reason, signal } = options;
+    const body = reason === undefined ? {} : { reason };
+    return this.#client.http.call("isolateSandbox", { params: { id: this.id }, body, signal, ...unhurried });
+  }
+
+  /**
+   * Ends an isolation; for keys with the verb `admin`.
+   *
+   * @example
+   * const suspect = await Sandbox.create();
+   * await suspect.isolate();
+   * await suspect.release();
+   * await suspect.kill();
+   */
+  async release(options: SignalOption = {}): Promise<SandboxInfo> {
+    return this.#client.http.call("releaseSandbox", { params: { id: this.id }, signal: options.signal });
+  }
+
+  /**
+   * Returns what is known about the sandbox as a tar archive: its commands with their output, its checkpoints, and its
+   * lines of the audit log; for keys with the verb `admin`.
+   *
+   * @example
+   * const reader = (await sandbox.evidence()).getReader();
+   * console.log((await reader.read()).done); // false
+   * await reader.cancel();
+   */
+  async evidence(options: SignalOption = {}): Promise<ReadableStream<Uint8Array>> {
+    return this.#client.http.stream("getEvidence", { params: { id: this.id }, signal: options.signal });
   }
 
   /**

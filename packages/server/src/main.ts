@@ -1,4 +1,4 @@
-import { doctor, formatDoctor } from "@atoll/engine";
+import { doctor, findLeftoversIn, formatDoctor } from "@atoll/engine";
 import { isSandboxError } from "@atoll/protocol";
 import { usage } from "./config/flags.ts";
 import { readConfig } from "./config/read-config.ts";
@@ -27,7 +27,8 @@ async function main(): Promise<void> {
 /** Reports what this machine offers and what it lacks, for people or, with `--json`, for programs. */
 async function examine(words: readonly string[]): Promise<void> {
   const { config } = await readConfig({ argv: words.filter((word) => word !== "--doctor" && word !== "--json") });
-  const report = await doctor({ guestPath: config.guestPath, dataDir: config.dataDir });
+  const { guestPath, dataDir } = config;
+  const report = await doctor({ guestPath, dataDir, findLeftovers: () => findLeftoversIn(dataDir) });
   say(words.includes("--json") ? JSON.stringify(report) : formatDoctor(report));
   if (report.findings.some(({ status }) => status === "missing")) process.exitCode = 1;
 }

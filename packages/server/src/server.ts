@@ -4,12 +4,14 @@ import type { IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
+import { ProfileBook } from "@atoll/guard";
 import { SandboxError, type AccessPolicy, type EgressPolicy } from "@atoll/protocol";
 import type { FastifyInstance } from "fastify";
 import { TemplateUploads } from "./archives/template-uploads.ts";
 import { Admission } from "./auth/admission.ts";
 import { Authenticator } from "./auth/authenticator.ts";
 import { KeyStore } from "./auth/key-store.ts";
+import { MachineCheck } from "./auth/machine-check.ts";
 import { pooledShapes, serverPolicy } from "./auth/server-policy.ts";
 import type { Config } from "./config/config.ts";
 import type { ReadConfig } from "./config/read-config.ts";
@@ -100,16 +102,19 @@ export class Server {
     const { config } = read;
     await mkdir(config.dataDir, { recursive: true, mode: 0o700 });
     const policy = await serverPolicy(config.policy, config.dataDir);
+    const profiles = new ProfileBook(config.profiles);
     const tracing = await openTracing(config.otlpEndpoint, log);
     const spans = new EventSpans(tracing);
     const stores = await openServerStores(config);
     let url = "";
     const baseUrl = (): string => config.publicUrl ?? url;
     const persistence = openServerPersistence({ config, log, stores, baseUrl });
-    const opened = await openManager({ config, policy, log, spans, persistence }).catch(async (error: unknown) => {
-      await stores.close();
-      throw error;
-    });
+    const opened = await openManager({ config, policy, profiles, log, spans, persistence }).catch(
+      async (error: unknown) => {
+        await stores.close();
+        throw error;
+      },
+    );
     const { manager, egress } = opened;
     try {
       const keys = await KeyStore.open(join(config.dataDir, "keys.json"));
@@ -133,7 +138,7 @@ export class Server {
         acquire: async ({ sandboxId: id, by }) => {
           const leave = await manager.access.acquire(id, stopping.signal);
           try {
-            manager.access.assertNotHeld(id, by ?? { who: "signed URL", holder: undefined });
+            manager.access.assertUsable(id, by ?? { who: "signed URL", holder: undefined });
             await manager.pauseResume.wake(id);
             return { files: manager.files(id), leave };
           } catch (error) {
@@ -162,6 +167,7 @@ export class Server {
       manager.engine.events.listen((event) => {
         if (event.type === "state" && event.to === "released") ports.close(event.sandboxId);
       });
+      manager.isolation.onCut((id) => ports.close(id));
       const watches = new WatchHub();
       const metrics = metricsOf(manager);
       const authenticator = new Authenticator({
@@ -175,10 +181,13 @@ export class Server {
         },
       });
       const stage = () => (stopping.signal.aborted ? "stopping" : "ready");
-      const admission = new Admission(policy, {
-        ofKey: (keyId) => manager.countOf(keyId),
-        all: () => manager.counts().sandboxes,
+      const admission = new Admission({
+        profiles,
+        machine: new MachineCheck(config),
+        server: policy,
+        counts: { ofKey: (keyId) => manager.countOf(keyId), all: () => manager.counts().sandboxes },
       });
+      admission.assertUsable(policy);
       const parts = {
         manager,
         keys,
@@ -206,10 +215,10 @@ export class Server {
           acquire: (id, signal) => manager.access.acquire(id, signal),
           retain: (id) => manager.access.retain(id),
           assertSees: (principal, id) => manager.access.assertSees(principal, id),
-          assertNotHeld: (id, by) => manager.access.assertNotHeld(id, by),
+          assertNotHeld: (id, by) => manager.access.assertUsable(id, by),
           wake: (id) => manager.pauseResume.wake(id),
         },
-        audit: (entry) => manager.audit.record(entry),
+        audit: (entry, kind) => manager.audit.record(entry, kind),
         log,
         metrics,
         tracing,
@@ -226,7 +235,7 @@ export class Server {
         locate: (id) => manager.access.locate(id),
         sources: {
           command: (id, commandId, rollbacks) => manager.command(id, commandId, rollbacks),
-          assertNotHeld: (id, by) => manager.access.assertNotHeld(id, by),
+          assertNotHeld: (id, by) => manager.access.assertUsable(id, by),
           files: (id) => manager.files(id),
           isHere: (id) => manager.access.isHere(id),
           acquire: (id, signal) => manager.access.acquire(id, signal),
@@ -327,6 +336,7 @@ export class Server {
 interface ManagerParts {
   config: Config;
   policy: AccessPolicy & { egress: EgressPolicy };
+  profiles: ProfileBook;
   log: Log;
   spans: EventSpans;
   persistence: ServerPersistence;
@@ -335,6 +345,7 @@ interface ManagerParts {
 async function openManager({
   config,
   policy,
+  profiles,
   log,
   spans,
   persistence,
@@ -364,10 +375,14 @@ async function openManager({
     },
     proxyPort,
     environment: proxyEnvironment(),
+    auditLevel: config.auditLevel,
+    isolateAfterHits: config.isolateAfterHits,
     keptCommands: config.keptCommands,
     keptLogBytes: config.keptLogBytes,
-    pool: pooledShapes(config.pool, policy),
+    pool: pooledShapes(config.pool, policy, profiles),
     log,
+    monitor: { intervalMs: config.monitorIntervalMs, keep: config.monitorSamples },
+    alerts: config.alerts,
     journal: { onEmit: (event) => spans.record(event) },
   });
   const egress = serverEgress(manager, policy.egress);
@@ -387,5 +402,10 @@ function metricsOf(manager: SandboxManager): Metrics {
     pooled: () => manager.counts().pooled,
     unresponsive: () => manager.engine.list().filter(({ id }) => manager.engine.get(id).isSilent).length,
     lastEvent: () => manager.events.cursor,
+    monitor: {
+      totals: () => manager.monitor.sampler.totals,
+      leftovers: () => manager.monitor.leftovers.count,
+      alerts: () => manager.alerts.counts,
+    },
   });
 }

@@ -1,4 +1,4 @@
-import type { AppInfo, LiveEvent } from "@atoll/live";
+import type { AppInfo, LiveEvent, SourcePlace } from "@atoll/live";
 
 /** One mistake that the person who edits the app has to see, until it is repaired. */
 export interface Problem {
@@ -35,6 +35,8 @@ export class DevState {
         if (event.state === "running" && event.from === "starting") this.failure = undefined;
         return;
       case "compile.end":
+        // A reload with this code may fail, too, and then says why. Code that runs already is not reloaded.
+        if (event.ok) this.failure = undefined;
         this.warnings = event.ok ? problemsOf(event.diagnostics) : [];
         return;
       case "reload.start":
@@ -49,14 +51,14 @@ export class DevState {
         return;
       }
       case "reload.failed":
-        this.failure = { title: `${event.phase}: ${event.reason}`, frames: framesOf(event.diagnostics) };
+        this.failure = { title: `${event.phase}: ${event.reason}`, frames: framesOf(event) };
         return;
       case "rollback":
         this.generation = event.to;
         this.rollback = `generation ${event.from} went back to ${event.to}: ${event.reason}`;
         return;
       case "service.crash":
-        this.crash = { title: `${event.service} crashed: ${event.reason}`, frames: placesOf(event.stack) };
+        this.crash = { title: `${event.service} crashed: ${event.reason}`, frames: placesOf(event) };
         return;
       default:
     }
@@ -73,16 +75,21 @@ function problemsOf(diagnostics: Diagnostics): Problem[] {
   }));
 }
 
-const framesOf = (diagnostics: Diagnostics): string[] =>
-  problemsOf(diagnostics.filter(({ severity }) => severity === "error")).flatMap(({ title, frames }, at) =>
-    // The title of the first is the reason of the failure.
-    at === 0 ? frames : [title, ...frames],
-  );
+/** The lines around what keeps the code from running: mistakes in it, or the place where it threw. */
+function framesOf({ diagnostics, place }: Extract<LiveEvent, { type: "reload.failed" }>): string[] {
+  const errors = problemsOf(diagnostics.filter(({ severity }) => severity === "error"));
+  if (errors.length === 0) return linesAround(place);
+  // The title of the first is the reason of the failure.
+  return errors.flatMap(({ title, frames }, at) => (at === 0 ? frames : [title, ...frames]));
+}
 
-/** The lines of a stack that are code of the app. */
-const placesOf = (stack: string | undefined): string[] =>
-  (stack ?? "")
-    .split("\n")
-    .filter((line) => /^\s+at .*\bsrc\//.test(line))
-    .slice(0, 4)
-    .map((line) => line.trim());
+/** The place of a crash, and the lines of its stack that are code of the app. */
+function placesOf({ place, stack = "" }: Extract<LiveEvent, { type: "service.crash" }>): string[] {
+  const calls = stack.split("\n").filter((line) => /^\s+at .*\bsrc\//.test(line));
+  return [...linesAround(place), ...calls.slice(0, 4).map((line) => line.trim())];
+}
+
+function linesAround(place: SourcePlace | undefined): string[] {
+  if (place === undefined) return [];
+  return [`${place.file}:${place.line}:${place.column}`, ...(place.frame === "" ? [] : place.frame.split("\n"))];
+}

@@ -1,31 +1,32 @@
-import type { AppInfo, LiveEvent, LiveManager } from "@atoll/live";
+import type { AppInfo, LiveEvent } from "@atoll/live";
 import type { Cli } from "../cli.ts";
 import { formatDuration } from "../output/amount.ts";
 import { LiveScreen } from "../output/live-screen.ts";
 import { printable } from "../output/printable.ts";
 import type { Tone } from "../output/style.ts";
-import type { Column } from "../output/table.ts";
 import { DevState, type Problem } from "./dev-state.ts";
+import { linesOf } from "./event-lines.ts";
+import { isolationLine } from "./isolation-levels.ts";
+import { serviceColumns, type Services } from "./service-table.ts";
+import { toneOfAppState } from "./state-tones.ts";
 
 /** What a person, or a program, sees of an app while it is edited. */
 export interface DevView extends Disposable {
   take(event: LiveEvent): void;
-  /** The app has been created; it may run or not. */
-  begin(info: AppInfo): void;
+  /** The app has been created; it may run or not. `note` is about the server that it runs on. */
+  begin(info: AppInfo, note?: string): void;
 }
 
-type Services = Awaited<ReturnType<LiveManager["inspect"]>>["services"];
+/** An app at one moment; without services while it does not run. */
+export interface DevPicture {
+  info: AppInfo;
+  services: Services | undefined;
+}
 
 /** Returns a picture on a terminal, lines where output is piped, and events as JSON where those are asked for. */
-export function openDevView(cli: Cli, services: () => Promise<Services>): DevView {
+export function openDevView(cli: Cli, read: () => Promise<DevPicture>): DevView {
   if (cli.isJson) return new JsonView(cli);
-  return cli.isTerminal ? new ScreenView(cli, services) : new LineView(cli);
-}
-
-/** Says in one line what keeps the app away from the machine. */
-function isolationLine({ isolation, enforcement }: AppInfo): string {
-  const wall = isolation === "process" ? "process (for code that you trust: this level is no wall)" : isolation;
-  return [`isolation ${wall}`, ...enforcement].join("; ");
+  return cli.isTerminal ? new ScreenView(cli, read) : new LineView(cli);
 }
 
 /** One event per line, and first what the app is. */
@@ -61,7 +62,8 @@ class LineView implements DevView {
     this.#cli = cli;
   }
 
-  begin(info: AppInfo): void {
+  begin(info: AppInfo, note?: string): void {
+    if (note !== undefined) this.#cli.note(note);
     this.#write([isolationLine(info)]);
     for (const { port, host, hostPort } of info.ports) this.#write(["port", String(port), `${host}:${hostPort}`]);
   }
@@ -79,36 +81,6 @@ class LineView implements DevView {
   }
 }
 
-/** The lines of an event; none for steps in between. */
-function linesOf(event: LiveEvent): string[][] {
-  // oxlint-disable-next-line typescript/switch-exhaustiveness-check -- the others have no line
-  switch (event.type) {
-    case "app.state":
-      return [["state", event.state, ...(event.reason === undefined ? [] : [event.reason])]];
-    case "reload.end": {
-      const { generation, durationMs, modules, services } = event;
-      return [
-        ["reload", `generation ${generation}`, `${durationMs.toFixed(1)} ms`, modules.join(" "), services.join(" ")],
-      ];
-    }
-    case "reload.failed": {
-      const state = new DevState();
-      state.take(event);
-      return [["failed", event.phase, event.reason], ...(state.failure?.frames ?? []).map((frame) => [`  ${frame}`])];
-    }
-    case "rollback":
-      return [["rollback", `generation ${event.from} to ${event.to}`, event.reason]];
-    case "service.crash":
-      return [["crash", event.service, event.reason, `${event.restarts} restarts`]];
-    case "process.end":
-      return [["process", "ended", event.reason, event.willRestart ? "it starts again" : "it stays ended"]];
-    case "log":
-      return event.text.split("\n").map((text) => ["log", event.service ?? "-", text]);
-    default:
-      return [];
-  }
-}
-
 const redrawMs = 250;
 const fallbackColumns = 80;
 
@@ -117,20 +89,23 @@ class ScreenView implements DevView {
   readonly #cli: Cli;
   readonly #screen: LiveScreen;
   readonly #state = new DevState();
-  readonly #readServices: () => Promise<Services>;
+  readonly #read: () => Promise<DevPicture>;
   readonly #timer: NodeJS.Timeout;
   #services: Services = [];
   #info: AppInfo | undefined;
+  #isOpen = true;
 
-  constructor(cli: Cli, readServices: () => Promise<Services>) {
+  constructor(cli: Cli, read: () => Promise<DevPicture>) {
     this.#cli = cli;
     this.#screen = new LiveScreen(cli.stdout);
-    this.#readServices = readServices;
+    this.#read = read;
     this.#timer = setInterval(() => void this.#refresh(), redrawMs).unref();
   }
 
-  begin(info: AppInfo): void {
+  begin(info: AppInfo, note?: string): void {
+    if (note !== undefined) this.#above(note);
     this.#info = info;
+    this.#state.generation = info.generation;
     void this.#refresh();
   }
 
@@ -144,6 +119,7 @@ class ScreenView implements DevView {
   }
 
   [Symbol.dispose](): void {
+    this.#isOpen = false;
     clearInterval(this.#timer);
     this.#screen.draw("");
     this.#screen[Symbol.dispose]();
@@ -156,15 +132,19 @@ class ScreenView implements DevView {
   }
 
   async #refresh(): Promise<void> {
-    this.#services = await this.#readServices().catch(() => this.#services);
-    this.#draw();
+    if (this.#info === undefined) return this.#draw();
+    const { info, services = this.#services } = await this.#read();
+    this.#info = info;
+    this.#services = services;
+    // The last picture was taken down while this one was read.
+    if (this.#isOpen) this.#draw();
   }
 
   #draw(): void {
     const { failure, crash, rollback, warnings } = this.#state;
     const lines = [
       ...this.#header(),
-      ...(this.#services.length === 0 ? [] : this.#cli.renderTable(columns, this.#services).trimEnd().split("\n")),
+      ...this.#table(),
       ...(failure === undefined ? [] : this.#problem(failure, "bad")),
       ...(crash === undefined ? [] : this.#problem(crash, "bad")),
       ...(rollback === undefined ? [] : ["", this.#cli.style("busy", this.#cut(rollback))]),
@@ -173,13 +153,18 @@ class ScreenView implements DevView {
     this.#screen.draw(`${lines.join("\n")}\n`);
   }
 
+  #table(): string[] {
+    if (this.#services.length === 0) return [];
+    return this.#cli.renderTable(serviceColumns, this.#services).trimEnd().split("\n");
+  }
+
   #header(): string[] {
     const info = this.#info;
     if (info === undefined) return [this.#cli.style("quiet", "starting")];
     const { state, generation, lastReload } = this.#state;
     const style = this.#cli.style;
     const ports = info.ports.map(({ port, host, hostPort }) => `port ${port} is ${host}:${hostPort}`);
-    const title = [style("strong", info.id), style(toneOfState(state), state), `generation ${generation}`, ...ports];
+    const title = [style("strong", info.id), style(toneOfAppState(state), state), `generation ${generation}`, ...ports];
     const reload =
       lastReload === undefined
         ? "no reload yet: edit a file and save it"
@@ -189,16 +174,23 @@ class ScreenView implements DevView {
   }
 
   #problem({ title, frames }: Problem, tone: Tone): string[] {
-    const [first = "", ...rest] = title.split("\n").map((line) => this.#cut(line));
+    const [first = "", ...rest] = title.split("\n");
     return [
       "",
-      this.#cli.style(tone, first),
-      ...rest,
+      ...this.#wrap(first).map((line) => this.#cli.style(tone, line)),
+      ...rest.flatMap((line) => this.#wrap(line)),
       ...frames.map((line) => {
         const shown = this.#cut(line);
         return line.startsWith(">") ? this.#cli.style("strong", shown) : this.#cli.style("quiet", shown);
       }),
     ];
+  }
+
+  /** The reason is what a person needs most, so it is never cut. */
+  #wrap(text: string): string[] {
+    const width = this.#cli.stdout.columns ?? fallbackColumns;
+    const shown = text.split("\t").map(printable).join("  ");
+    return shown.match(new RegExp(`.{1,${width}}(?= |$)|.{${width}}`, "gu"))?.map((line) => line.trimStart()) ?? [""];
   }
 
   /** A line that wraps could not be replaced. */
@@ -213,22 +205,3 @@ function ago(atMs: number): string {
   const seconds = Math.floor((Date.now() - atMs) / 1_000);
   return seconds < 1 ? "just now" : `${formatDuration(seconds * 1_000)} ago`;
 }
-
-function toneOfState(state: AppInfo["state"]): Tone {
-  if (state === "running") return "good";
-  return state === "error" ? "bad" : "busy";
-}
-
-const columns: Column<Services[number]>[] = [
-  { header: "SERVICE", cell: ({ name }) => name },
-  {
-    header: "STATE",
-    cell: ({ state }) => state,
-    tone: ({ state }) => (state === "running" ? "good" : "busy"),
-  },
-  { header: "VERSION", cell: ({ version }) => String(version), align: "right" },
-  { header: "MESSAGES", cell: ({ messages }) => String(messages), align: "right" },
-  { header: "WAITING", cell: ({ mailbox }) => String(mailbox), align: "right", isDetail: true },
-  { header: "RESTARTS", cell: ({ restarts }) => String(restarts), align: "right" },
-  { header: "MODULE", cell: ({ module }) => module },
-];

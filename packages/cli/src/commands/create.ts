@@ -9,6 +9,7 @@ import { parseSize } from "../input/size.ts";
 import { verb } from "./verb.ts";
 
 interface CreateOptions {
+  profile?: string;
   snapshot?: string;
   template?: string;
   driver?: "gvisor" | "local";
@@ -30,12 +31,14 @@ export function createCommand(cli: Cli): Command {
   return verb(cli, "create", "Create a sandbox and print its id", {
     examples: [
       "atoll create",
+      "atoll create --profile high",
       "atoll create --memory 2g --cpus 1 --label job=42",
       "atoll create --allow example.com --allow '*.example.com:443'",
       "id=$(atoll create --lifetime 1h)",
       "atoll create --persistent --idle 10m --on-timeout pause",
     ],
   })
+    .option("--profile <name>", 'what it may use and do; "atoll profile ls" lists them')
     .option("--template <name>", 'what to start from (default: host); "atoll template ls" lists them')
     .option("--snapshot <name>", 'files to start with; "atoll snapshot ls" lists them')
     .addOption(new Option("--driver <name>", "how it is run (default: gvisor)").choices(["gvisor", "local"]))
@@ -93,6 +96,7 @@ function requestFrom(options: CreateOptions): CreateSandboxInput {
   };
   const hasTimeouts = Object.keys(timeouts).length > 0;
   return {
+    ...(options.profile === undefined ? {} : { profile: options.profile }),
     ...(options.template === undefined ? {} : { template: options.template }),
     ...(options.snapshot === undefined ? {} : { snapshot: options.snapshot }),
     ...(options.driver === undefined ? {} : { driver: options.driver }),

@@ -58,7 +58,9 @@ function lineOf(cli: Cli, event: ApiEvent): string {
 
 function toneOf(type: ApiEvent["type"]): Tone {
   switch (type) {
+    case "sandbox.isolated":
     case "limit.hit":
+    case "limit.enforced":
     case "egress.refused":
     case "security.refused":
     case "command.lost":
@@ -66,10 +68,12 @@ function toneOf(type: ApiEvent["type"]): Tone {
     case "events.lost":
       return "bad";
     case "limit.near":
+    case "resource.left":
     case "sandbox.guest":
     case "sandbox.taken_over":
       return "busy";
     case "sandbox.state":
+    case "sandbox.isolation_ended":
     case "sandbox.handed_over":
     case "sandbox.copy_dropped":
     case "sandbox.rolled_back":

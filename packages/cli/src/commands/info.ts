@@ -28,6 +28,7 @@ function settingsOf(info: SandboxInfo, nowMs: number): Fact[] {
     ["id", info.id],
     ["state", info.guest === undefined ? info.state : `${info.state}, ${info.guest}`],
     ["reason", info.reason === undefined ? undefined : `${info.reason.kind}: ${info.reason.message}`],
+    ["profile", info.profile],
     ["template", info.template],
     ["driver", info.driver],
     ["created", `${formatTime(info.createdAtMs)} (${formatDuration(nowMs - info.createdAtMs)} ago)`],

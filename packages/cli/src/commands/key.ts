@@ -13,6 +13,8 @@ interface CreateOptions {
   verb?: KeyVerb[];
   template?: string[];
   everySandbox?: boolean;
+  profile?: string;
+  weakestProfile?: string;
   driver?: DriverName[];
   egress?: string[];
   denyEgress?: string[];
@@ -37,6 +39,7 @@ function createKey(cli: Cli): Command {
       "atoll key create ci",
       "atoll key create dashboard --verb read --verb events --every-sandbox",
       "atoll key create small --max-memory 512m --max-cpus 1 --max-sandboxes 3",
+      "atoll key create untrusted --profile high --weakest-profile medium",
       "atoll key create database --egress '*' --egress 10.1.0.0/16:5432",
     ],
   })
@@ -48,6 +51,8 @@ function createKey(cli: Cli): Command {
     )
     .option("--template <name>", "only this template; may be repeated", collect)
     .option("--every-sandbox", "use all sandboxes, not only those that it created")
+    .option("--profile <name>", 'the security profile where none is named; "atoll profile ls" lists them')
+    .option("--weakest-profile <name>", "every sandbox has this profile or one that is at least as strict")
     .addOption(
       new Option("--driver <name>", "a driver that it may use; may be repeated (default: gvisor)")
         .choices(DriverName.options)
@@ -104,6 +109,8 @@ function policyFrom(options: CreateOptions): AccessPolicy {
   const { driver, egress, denyEgress } = options;
   const hasEgress = egress !== undefined || denyEgress !== undefined;
   return {
+    ...(options.profile === undefined ? {} : { profile: options.profile }),
+    ...(options.weakestProfile === undefined ? {} : { weakestProfile: options.weakestProfile }),
     ...(driver === undefined ? {} : { drivers: driver }),
     ...(hasEgress ? { egress: { allow: egress ?? ["*"], deny: denyEgress ?? [] } } : {}),
     limits: {
@@ -147,12 +154,19 @@ const columns: Column<KeyInfo>[] = [
     cell: ({ lastUsedAtMs }) => (lastUsedAtMs === undefined ? "never" : formatTime(lastUsedAtMs)),
   },
   { header: "VERBS", cell: ({ verbs }) => verbs.join(",") },
+  { header: "PROFILE", cell: ({ policy }) => profileCell(policy), isDetail: true },
   { header: "DRIVERS", cell: ({ policy }) => policy.drivers?.join(",") ?? asServer, isDetail: true },
   { header: "EGRESS", cell: ({ policy }) => egressCell(policy), isDetail: true },
   { header: "LIMITS", cell: ({ policy }) => limitsCell(policy), isDetail: true },
 ];
 
 const asServer = "as the server";
+
+function profileCell({ profile = asServer, weakestProfile }: AccessPolicy): string {
+  return weakestProfile === undefined
+    ? profile
+    : `${profile === asServer ? weakestProfile : profile}>=${weakestProfile}`;
+}
 
 function egressCell({ egress }: AccessPolicy): string {
   if (egress === undefined) return asServer;

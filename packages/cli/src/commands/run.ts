@@ -36,6 +36,7 @@ const languageOfExtension: Readonly<Record<string, Language>> = {
 interface RunOptions {
   code?: string;
   language?: Language;
+  profile?: string;
   template?: string;
   env?: Pairs;
   file?: string[];
@@ -54,6 +55,7 @@ export function runCommand(cli: Cli): Command {
       "atoll run -l python -c 'print(6 * 7)'",
       "atoll run -l bash - < setup.sh",
       "atoll run --file data.csv --timeout 30s report.py",
+      "atoll run --profile high untrusted.py",
       "atoll run -- uname -a",
     ],
   })
@@ -62,6 +64,7 @@ export function runCommand(cli: Cli): Command {
     .addOption(
       new Option("-l, --language <language>", "of the code (default: from the file's ending)").choices(languages),
     )
+    .option("--profile <name>", 'what it may use and do; "atoll profile ls" lists them')
     .option("--template <name>", "what to start from (default: host)")
     .option("-e, --env <name=value>", "set a variable; may be repeated", collectPairs("a variable"))
     .option("--file <path>", "put this file beside the code, up to 16 MiB in all; may be repeated", collect)
@@ -72,6 +75,7 @@ export function runCommand(cli: Cli): Command {
       const what = await whatToRun(cli, words, options);
       const request: RunOnceOptions = {
         ...what,
+        ...(options.profile === undefined ? {} : { profile: options.profile }),
         ...(options.template === undefined ? {} : { template: options.template }),
         ...(options.env === undefined ? {} : { env: options.env }),
         ...(options.file === undefined ? {} : { files: await readFiles(options.file) }),

@@ -1,5 +1,5 @@
 import type { CommandDescription } from "../command-tree.ts";
-import { quoted, takesOneSandbox } from "./words.ts";
+import { quoted, takesOneApp, takesOneSandbox } from "./words.ts";
 
 export function fishCompletion(commands: readonly CommandDescription[]): string {
   const lines = [
@@ -39,6 +39,10 @@ export function fishCompletion(commands: readonly CommandDescription[]): string 
     if (command.takesSandbox) {
       const isWanted = takesOneSandbox(command) ? `${isWithin}; and not __atoll_has_sandbox` : isWithin;
       lines.push(`complete -c atoll -f -n ${quoted(isWanted)} -a '(atoll ls --quiet 2>/dev/null)'`);
+    }
+    if (command.takesApp) {
+      const isWanted = takesOneApp(command) ? `__atoll_at --only ${command.path.join(" ")}` : isWithin;
+      lines.push(`complete -c atoll -f -n ${quoted(isWanted)} -a '(atoll app ls --quiet 2>/dev/null)'`);
     }
   }
   return `${lines.join("\n")}\n`;

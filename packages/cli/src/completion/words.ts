@@ -33,6 +33,11 @@ export function takesOneSandbox({ takesSandbox, usage }: CommandDescription): bo
   return takesSandbox && !usage.includes("sandboxes...");
 }
 
+/** Whether the command takes one app, which is then the first word behind the command. */
+export function takesOneApp({ takesApp, usage }: CommandDescription): boolean {
+  return takesApp && !usage.includes("apps...");
+}
+
 /** Quotes a text for a shell, in single quotes. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", String.raw`'\''`)}'`;

@@ -1,5 +1,5 @@
 import type { CommandDescription } from "../command-tree.ts";
-import { quoted, takesOneSandbox, valuesOf, wordsAfter } from "./words.ts";
+import { quoted, takesOneApp, takesOneSandbox, valuesOf, wordsAfter } from "./words.ts";
 
 /** Escapes the colon, which separates a word from its description. */
 function escaped(text: string): string {
@@ -19,8 +19,9 @@ export function zshCompletion(commands: readonly CommandDescription[]): string {
       names.map((name) => quoted(`${name}:${escaped(description)}`)),
     );
     const ids = command.takesSandbox ? `; sandboxes=${takesOneSandbox(command) ? "one" : "many"}` : "";
+    const apps = command.takesApp ? `; apps=${takesOneApp(command) ? "one" : "many"}` : "";
     const below = describedBelow(command.path);
-    return `    ${quoted(command.path.join(" "))}) ${below}${ids}; flags=(${flags.join(" ")}) ;;`;
+    return `    ${quoted(command.path.join(" "))}) ${below}${ids}${apps}; flags=(${flags.join(" ")}) ;;`;
   });
   const values = valuesOf(commands).map(({ pattern, choices }) => {
     const offer = `candidates=(${choices.map(quoted).join(" ")}); _describe 'value' candidates`;
@@ -29,7 +30,7 @@ export function zshCompletion(commands: readonly CommandDescription[]): string {
   const groups = commands.filter(({ hasCommands }) => hasCommands).map(({ path }) => quoted(path.join(" ")));
   return `#compdef atoll
 _atoll() {
-  local spot sandboxes
+  local spot sandboxes apps
   local -a candidates flags
   spot="\${words[2]}"
   if (( CURRENT == 2 )); then spot=''; fi
@@ -46,6 +47,10 @@ ${cases.join("\n")}
   if [[ "$sandboxes" == one && " \${words[3,CURRENT - 1]} " =~ ' [0-9a-z]{20} ' ]]; then sandboxes=''; fi
   if [[ -n "$sandboxes" && "\${words[CURRENT]}" != -* ]]; then
     candidates+=(\${(f)"$(atoll ls --quiet 2>/dev/null)"})
+  fi
+  if [[ "$apps" == one ]] && (( CURRENT > 4 )); then apps=''; fi
+  if [[ -n "$apps" && "\${words[CURRENT]}" != -* ]]; then
+    candidates+=(\${(f)"$(atoll app ls --quiet 2>/dev/null)"})
   fi
   if [[ "\${words[CURRENT]}" == -* ]]; then
     _describe 'option' flags

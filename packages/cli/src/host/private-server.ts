@@ -1,15 +1,13 @@
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdir, open } from "node:fs/promises";
 import { createConnection, type Socket } from "node:net";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
 import { hasErrno, pollUntil } from "@atoll/host";
-import { isSandboxError, SandboxError, type ErrorCode } from "@atoll/protocol";
+import { isSandboxError } from "@atoll/protocol";
 import { prepareCheckout } from "./prepare-checkout.ts";
 import { socketAddress, socketName, type PrivateServerAddress } from "./server-keeper.ts";
+import { failureOfKeeper, startKeeper } from "./start-keeper.ts";
 
 /** A server for this user's programs, shared by those that run at the same time. It ends with the last of them. */
 export interface PrivateServer extends PrivateServerAddress, AsyncDisposable {
@@ -28,9 +26,6 @@ const deadlineMs = 10 * 60_000;
 /** A keeper that has the directory and no socket starts or ends. After this time another one is started. */
 const otherKeeperMs = 3_000;
 
-/** The first line that a keeper prints. */
-export type KeeperWord = { ready: true } | { error: { code: ErrorCode; message: string; suggestion?: string } };
-
 /** Connects to the private server in the directory and starts it if there is none. */
 export async function openPrivateServer({ directory, signal }: PrivateServerOptions): Promise<PrivateServer> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -43,10 +38,10 @@ export async function openPrivateServer({ directory, signal }: PrivateServerOpti
     if (joined !== undefined) return { ...joined, isNew };
     if (!isPrepared) await prepareCheckout(signal);
     isPrepared = true;
-    const word = await startKeeper(directory, signal);
+    const word = await startKeeper("keep-server", directory, { signal });
     isNew = "ready" in word;
     if (isNew) continue;
-    const error = errorOf(word);
+    const error = failureOfKeeper(word);
     if (isSandboxError(error, "in_use") && performance.now() < endsAtMs) await untilSocket(directory, signal);
     else throw error;
   }
@@ -56,12 +51,6 @@ export async function openPrivateServer({ directory, signal }: PrivateServerOpti
 async function untilSocket(directory: string, signal: AbortSignal): Promise<void> {
   const path = join(directory, socketName);
   await pollUntil(() => existsSync(path), { deadlineMs: otherKeeperMs, signal });
-}
-
-function errorOf(word: KeeperWord): SandboxError {
-  if (!("error" in word)) return new SandboxError("internal", "Cannot use a private server: it was started");
-  const { code, message, suggestion } = word.error;
-  return new SandboxError(code, message, suggestion === undefined ? {} : { suggestion });
 }
 
 /** `undefined`: there is none. The connection is what keeps the server alive. */
@@ -108,25 +97,4 @@ async function readAddress(socket: Socket, signal: AbortSignal): Promise<Private
     signal.removeEventListener("abort", leave);
   }
   return undefined;
-}
-
-/** Starts a keeper that outlives this program for as long as it has clients. */
-async function startKeeper(directory: string, signal: AbortSignal): Promise<KeeperWord> {
-  const entry = fileURLToPath(import.meta.resolve("@atoll/cli/start"));
-  const child = spawn(process.execPath, [entry, "keep-server", directory], {
-    stdio: ["ignore", "pipe", "ignore"],
-    detached: true,
-    cwd: "/",
-  });
-  child.unref();
-  const stop = () => void child.kill("SIGTERM");
-  signal.addEventListener("abort", stop, { once: true });
-  try {
-    for await (const line of createInterface({ input: child.stdout })) return JSON.parse(line) as KeeperWord;
-  } finally {
-    signal.removeEventListener("abort", stop);
-    child.stdout.destroy();
-  }
-  signal.throwIfAborted();
-  return { error: { code: "start_failed", message: "Cannot start a private server: its keeper has ended" } };
 }

@@ -3,6 +3,7 @@ import { isSandboxError } from "@atoll/protocol";
 import { Atoll } from "@atoll/sdk";
 import type { Cli } from "../cli.ts";
 import { openPrivateServer } from "../host/private-server.ts";
+import type { Settings } from "../settings/settings.ts";
 
 /** For a server that may not be there at all. */
 const probeTimeoutMs = 3_000;
@@ -12,22 +13,25 @@ export interface FoundServer extends AsyncDisposable {
   atoll: Atoll;
 }
 
-/**
- * Returns the server that the settings name. If none is named, it is the one at the default address, as far as the key
- * works there, or else a private one.
- */
+/** Where a server is. `dispose` leaves it. */
+export interface ServerPlace extends AsyncDisposable {
+  url: string | undefined;
+  key: string | undefined;
+  /** What a person has to know about a private server. */
+  note: string | undefined;
+}
+
+/** Returns a server, and starts a private one if there is none. */
 export async function findServer(cli: Cli): Promise<FoundServer> {
-  const { url, key } = await cli.settings();
-  const isNamed = url.source !== "default";
-  if (isNamed || (await works(url.value, key.value, cli.signal))) {
+  const settings = await cli.settings();
+  const existing = await existingServer(settings, cli.signal);
+  if (existing !== undefined) {
     const atoll = await cli.atoll();
     // The connection belongs to the call of `atoll` as a whole.
     return { atoll, [Symbol.asyncDispose]: async () => undefined };
   }
-  const directory = join(cli.environment.cacheDirectory, "private-server");
-  const server = await cli.during("Starting a private server", openPrivateServer({ directory, signal: cli.signal }));
-  const how = server.isNew ? "a private one was started" : "the private one that is running is used";
-  cli.note(`There is no server at ${url.value} for this key: ${how}, at ${server.url}.`);
+  const server = await cli.during("Starting a private server", privateServer(cli, settings));
+  if (server.note !== undefined) cli.note(server.note);
   const atoll = new Atoll({ baseUrl: server.url, apiKey: server.key });
   return {
     atoll,
@@ -35,6 +39,31 @@ export async function findServer(cli: Cli): Promise<FoundServer> {
       await atoll[Symbol.asyncDispose]();
       await server[Symbol.asyncDispose]();
     },
+  };
+}
+
+/**
+ * Returns the server that the settings name. If none is named, it is the one at the default address, as far as the key
+ * works there.
+ */
+export async function existingServer({ url, key }: Settings, signal: AbortSignal): Promise<ServerPlace | undefined> {
+  const isNamed = url.source !== "default";
+  if (!isNamed && !(await works(url.value, key.value, signal))) return undefined;
+  return { url: url.value, key: key.value, note: undefined, [Symbol.asyncDispose]: async () => undefined };
+}
+
+/** Returns the private server of this user, which is started if it does not run. */
+export async function privateServer(
+  { environment, signal }: Pick<Cli, "environment" | "signal">,
+  { url }: Settings,
+): Promise<ServerPlace> {
+  const server = await openPrivateServer({ directory: join(environment.cacheDirectory, "private-server"), signal });
+  const how = server.isNew ? "a private one was started" : "the private one that is running is used";
+  return {
+    url: server.url,
+    key: server.key,
+    note: `There is no server at ${url.value} for this key: ${how}, at ${server.url}.`,
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
   };
 }
 

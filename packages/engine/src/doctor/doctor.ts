@@ -4,6 +4,7 @@ import {
   checkCgroups,
   checkDisk,
   checkGuest,
+  checkLeftovers,
   checkPrograms,
   checkRunsc,
   checkStart,
@@ -22,6 +23,8 @@ export interface DoctorOptions {
    * Starts a sandbox and ends it, which proves more than any check. It is not called when a check has failed already.
    */
   probeStart?: () => Promise<void>;
+  /** Finds what ended sandboxes have left on this machine; without it, that is not looked for. */
+  findLeftovers?: () => Promise<{ what: string }[]>;
   signal?: AbortSignal;
 }
 
@@ -43,6 +46,7 @@ export async function doctor(options: DoctorOptions): Promise<DoctorReport> {
     checkRunsc(options.runscPath),
   ]);
   findings.push(...(await checkPrograms()));
+  if (options.findLeftovers !== undefined) findings.push(await checkLeftovers(options.findLeftovers));
   const isMissing = findings.some(({ status }) => status === "missing");
   if (options.probeStart !== undefined && !isMissing) findings.push(await checkStart(options.probeStart));
   return { findings };

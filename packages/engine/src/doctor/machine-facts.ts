@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { access, readFile, statfs } from "node:fs/promises";
 import { release } from "node:os";
 import { dirname, resolve } from "node:path";
-import { detectCgroups, hasErrno, run } from "@atoll/host";
+import { detectCgroups, hasErrno, messageOf, run } from "@atoll/host";
 import { isSandboxError } from "@atoll/protocol";
 import { protocolConstants } from "../guest/frames.ts";
 import { findProgram } from "./find-program.ts";
@@ -135,6 +135,22 @@ export async function checkPrograms(): Promise<Finding[]> {
       }),
     ),
   ];
+}
+
+/** A leftover takes space and memory, and disappears when a server opens the data directory. */
+export async function checkLeftovers(find: () => Promise<{ what: string }[]>): Promise<Finding> {
+  const name = "leftovers";
+  const affects = "memory and disk that nothing uses";
+  const found = await find().catch((error: unknown) => messageOf(error));
+  if (typeof found !== "string" && found.length === 0) return ok(name, "none of ended sandboxes", affects);
+  const listed = typeof found === "string" ? found : found.slice(0, 5).map(({ what }) => what);
+  const more = typeof found === "string" || found.length <= 5 ? "" : ` and ${found.length - 5} more`;
+  return warning(name, {
+    found: typeof listed === "string" ? `cannot be looked for: ${listed}` : `${listed.join(", ")}${more}`,
+    needs: "nothing that belongs to no sandbox",
+    fix: "Restart the server, which removes them; what stays is in use by something else.",
+    affects,
+  });
 }
 
 export async function checkStart(probeStart: () => Promise<void>): Promise<Finding> {

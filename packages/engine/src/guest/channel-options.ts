@@ -1,5 +1,6 @@
 import type { SandboxError } from "@atoll/protocol";
 import type { EgressHandler } from "./egress-relay.ts";
+import type { NetworkCount } from "./guest-connection.ts";
 import type { TrafficListener } from "./guest-line.ts";
 import type { Expectation, GuestWatchOptions } from "./guest-watch.ts";
 import type { FifoPaths } from "./transport.ts";
@@ -12,6 +13,8 @@ export interface ChannelOptions {
   /** Without a handler every connection to the outside is refused. */
   onEgress?: EgressHandler | undefined;
   traffic?: TrafficListener;
+  /** Counts what connections carry. */
+  network?: NetworkCount | undefined;
   /** Finds out why the sandbox is gone; callers get its error only after that. */
   explainEnd?: () => Promise<SandboxError>;
   /** Without a watch, a request waits for as long as the guest takes. */

@@ -6,7 +6,7 @@ import { FrameDecoder } from "./decoder.ts";
 import { EgressRelay } from "./egress-relay.ts";
 import { refusal } from "./errno.ts";
 import { encodeFrame, protocolConstants, toGuest, tornFramePadding, type ToGuestType } from "./frames.ts";
-import { GuestConnection } from "./guest-connection.ts";
+import { GuestConnection, type NetworkCount } from "./guest-connection.ts";
 import { GuestLine } from "./guest-line.ts";
 import { GuestProcess } from "./guest-process.ts";
 import { GuestQuestions } from "./guest-questions.ts";
@@ -41,6 +41,7 @@ export class GuestChannel extends GuestQuestions {
   #inherited = new Map<number, StreamEntry>();
   #answers = new Answers();
   #egress: EgressRelay;
+  #network: NetworkCount;
   #watch: GuestWatch | undefined;
   #lastId = greetingId;
   #isGreeting = false;
@@ -57,7 +58,10 @@ export class GuestChannel extends GuestQuestions {
     this.closed = new Promise((resolve) => {
       this.#onClosed = resolve;
     });
-    this.#egress = new EgressRelay(options.onEgress, this.#send, (id) => this.#addStream(id, "connection", {}));
+    this.#network = options.network ?? { sentBytes: 0, receivedBytes: 0 };
+    const connect = (id: number): GuestConnection =>
+      new GuestConnection(this.#addStream(id, "connection", {}), this.#network);
+    this.#egress = new EgressRelay(options.onEgress, this.#send, connect);
     this.#explainEnd = options.explainEnd;
     if (options.watch !== undefined) this.#watch = new GuestWatch(options.watch, (signal) => this.ping(signal));
     this.#line = new GuestLine({
@@ -171,7 +175,7 @@ export class GuestChannel extends GuestQuestions {
       this.#send(encodeDial(id, { port, family: options.family ?? 4, windowBytes }));
       return stream;
     });
-    return new GuestConnection(stream);
+    return new GuestConnection(stream, this.#network);
   }
 
   async ping(signal: AbortSignal): Promise<void> {

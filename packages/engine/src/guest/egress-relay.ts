@@ -1,7 +1,6 @@
 import type { Duplex } from "node:stream";
 import { encodeFrame, protocolConstants, toGuest } from "./frames.ts";
-import { GuestConnection } from "./guest-connection.ts";
-import type { GuestStream } from "./guest-stream.ts";
+import type { GuestConnection } from "./guest-connection.ts";
 import type { GuestMessage } from "./messages.ts";
 import { MalformedPayload, PayloadWriter } from "./wire.ts";
 
@@ -28,7 +27,7 @@ const verdicts = { allowed: 0, refused: 1, unknown_name: 2, unreachable: 3, time
 export class EgressRelay {
   #handler: EgressHandler | undefined;
   #send: (frame: Buffer) => void;
-  #addStream: (id: number) => GuestStream;
+  #connect: (id: number) => GuestConnection;
   /** Connections without a verdict yet. */
   #asked = new Set<number>();
   /** Allowed connections that are not closed yet. */
@@ -37,11 +36,11 @@ export class EgressRelay {
   constructor(
     handler: EgressHandler | undefined,
     send: (frame: Buffer) => void,
-    addStream: (id: number) => GuestStream,
+    connect: (id: number) => GuestConnection,
   ) {
     this.#handler = handler;
     this.#send = send;
-    this.#addStream = addStream;
+    this.#connect = connect;
   }
 
   take(message: GuestMessage & { type: "connect" }): void {
@@ -82,7 +81,7 @@ export class EgressRelay {
 
   #relay(id: number, socket: Duplex): void {
     this.#relayed.add(id);
-    const connection = new GuestConnection(this.#addStream(id));
+    const connection = this.#connect(id);
     connection.on("close", () => {
       this.#relayed.delete(id);
     });

@@ -5,6 +5,7 @@ import { optionalBase } from "../checkpoints/current-checkpoint.ts";
 import { startFailed } from "../drivers/container-runs.ts";
 import type { Container, DriverLaunchOptions, LaunchSource } from "../drivers/driver.ts";
 import { GuestChannel } from "../guest/channel.ts";
+import type { NetworkCount } from "../guest/guest-connection.ts";
 import { makeNodes } from "../guest/guest-nodes.ts";
 import { timeoutAfter } from "../support/timeout-after.ts";
 import { warn } from "../support/warn.ts";
@@ -29,6 +30,8 @@ const abandonStartMs = 5_000;
 export class SandboxLife {
   readonly deadline: SandboxDeadline;
   readonly usage = new LiveUsage();
+  /** What its connections have carried since this engine has the sandbox. */
+  readonly network: NetworkCount = { sentBytes: 0, receivedBytes: 0 };
   /** The first answer in a container that an earlier server started. */
   readonly firstAnswer = new FirstAnswer();
   #options: SandboxLifeOptions;
@@ -59,6 +62,11 @@ export class SandboxLife {
 
   get parts(): Pick<SandboxLifeOptions, "keeper" | "layout" | "driver" | "template" | "idle"> {
     return this.#options;
+  }
+
+  /** The container that it has, or that is being started or removed. */
+  get containerId(): ContainerId | undefined {
+    return this.#containerId;
   }
 
   get channel(): GuestChannel {
@@ -236,6 +244,8 @@ export class SandboxLife {
     const { record } = this;
     await this.#options.keeper.apply("fault", (common) => failedRecord(common, record, reason));
     this.#channel?.close();
+    // The kernel's count goes with the container.
+    if (reason.kind === "memory") await this.usage.reportOutOfMemory().catch(warn);
     await this.#removeContainer();
   }
 
@@ -293,6 +303,7 @@ export class SandboxLife {
       paths: container.fifos,
       signal: firstToAbort(options.signal, launcherGone.signal),
       traffic: this.#options.idle,
+      network: this.network,
       explainEnd: async () => explainEnd(this.record, await container.findExit()),
       watch: {
         sandboxId: this.record.id,

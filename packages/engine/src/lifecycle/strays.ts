@@ -9,6 +9,8 @@ const unmountTimeoutMs = 10_000;
 /** Something on the host with our mark that belongs to no living sandbox. */
 export interface Stray {
   what: string;
+  /** The id of the container that it is of, as far as that is known. */
+  of?: string;
   /** Resolves when it is gone, and rejects when it stays. */
   remove: () => Promise<void>;
 }
@@ -24,6 +26,7 @@ export async function findStrayGroups(
     .filter((name) => !living.has(name.slice(namespace.length + 1)))
     .map((name) => ({
       what: `cgroup ${name}`,
+      of: name.slice(namespace.length + 1),
       remove: async () => {
         const cgroup = await cgroups.open(name);
         await cgroup.killAll({ deadlineMs: killDeadlineMs });
@@ -43,8 +46,9 @@ export async function findStrayLaunchers(layout: DataLayout, living: ReadonlySet
     const words = (await readFile(`/proc/${name}/cmdline`, "utf8").catch(() => "")).split("\0");
     const runDir = words[words.indexOf("--dir") + 1] ?? "";
     if (words[1] !== "launch" || !runDir.startsWith(`${layout.sandboxesDir}/`)) continue;
-    if (living.has(runDir.slice(runDir.lastIndexOf("/") + 1))) continue;
-    found.push({ what: `process ${name}`, remove: () => killAndWait(Number(name)) });
+    const of = runDir.slice(runDir.lastIndexOf("/") + 1);
+    if (living.has(of)) continue;
+    found.push({ what: `process ${name}`, of, remove: () => killAndWait(Number(name)) });
   }
   return found;
 }

@@ -2,6 +2,7 @@ import type { Cgroup, CgroupUsage } from "@atoll/host";
 import {
   deadlineAfter,
   firstToAbort,
+  LimitLevels,
   SandboxError,
   type SandboxEventMessage,
   type SandboxId,
@@ -11,7 +12,6 @@ import {
 import type { GuestChannel } from "../guest/channel.ts";
 import { CpuWindow } from "./cpu-window.ts";
 import { DiskGuard, type DiskGuardOptions, type DiskState } from "./disk-guard.ts";
-import { LimitEvents } from "./limit-events.ts";
 
 const guestAnswerMs = 5_000;
 /** The time limit of a process count that the disk measurement waits for. */
@@ -19,11 +19,15 @@ const countMs = 1_000;
 /** Counting may take a tenth of the guest's time at most. */
 const mostShareOfTime = 0.1;
 
+/** At this share of its memory a sandbox is about to lose a process to the kernel. */
+const fullMemoryShare = 0.95;
+
 const stoppedWrites = {
   full: "writes to files fail until enough is removed",
   blind: "writes to files fail until the host can measure them again",
 };
 
+const almostNoMemory = "the kernel kills a process of the sandbox when it needs more";
 const waitsForCpu = "its processes have to wait for CPU time again and again";
 const noMoreProcesses = "processes and threads fail to start until some of them end";
 
@@ -34,8 +38,19 @@ export interface UsageMonitorOptions extends DiskGuardOptions {
     countProcesses(signal: AbortSignal): Promise<{ processes: number; ofOneUser: number }>;
   };
   emit: (event: SandboxEventMessage) => void;
+  /** Returns the share of each limit at which it counts as near. */
+  softLimit?: () => number;
   /** Called once, when the sandbox still grows after its writes were stopped. */
   onOverrun: (usedBytes: number) => void;
+}
+
+/** What can be read of a sandbox without a question to its guest. */
+export interface SandboxGlance {
+  memoryBytes: number;
+  cpuMs: number;
+  /** Undefined until they were counted for the first time. */
+  processes: number | undefined;
+  diskBytes: number;
 }
 
 /**
@@ -46,17 +61,19 @@ export class UsageMonitor {
   #options: UsageMonitorOptions;
   #disk: DiskGuard;
   #diskState: DiskState = "open";
-  #events: LimitEvents;
+  #levels: LimitLevels;
   #timer: NodeJS.Timeout | undefined;
   #stopped = new AbortController();
   #oomKills = 0;
   #countAgainAtMs = 0;
+  #processes: number | undefined;
   #cpu = new CpuWindow();
 
   constructor(options: UsageMonitorOptions) {
     this.#options = options;
     this.#disk = new DiskGuard(options);
-    this.#events = new LimitEvents(options.sandboxId, options.emit);
+    const { sandboxId, softLimit, emit } = options;
+    this.#levels = new LimitLevels((change) => emit({ ...change, sandboxId, atMs: Date.now() }), softLimit);
     this.#schedule();
   }
 
@@ -79,7 +96,18 @@ export class UsageMonitor {
       this.#disk.measure(limits.diskBytes, this.#stopped.signal),
     ]);
     const diskBytes = this.#disk.usedBytes;
+    this.#processes = processes;
     return { readAtMs: Date.now(), memoryBytes, memoryPeakBytes, cpuMs: cpuMs ?? 0, processes, diskBytes };
+  }
+
+  /**
+   * Returns a reading of now without a question to the guest, which would make an idle sandbox work: from its cgroup,
+   * with the processes and the size of its files as of the last check. What is idle starts no process and writes no
+   * file.
+   */
+  async peek(): Promise<SandboxGlance> {
+    const { memoryBytes, cpuMs = 0 } = await this.#options.cgroup.usage();
+    return { memoryBytes, cpuMs, processes: this.#processes, diskBytes: this.#disk.usedBytes };
   }
 
   #schedule(): void {
@@ -96,7 +124,7 @@ export class UsageMonitor {
 
   async #look(): Promise<void> {
     // While nothing uses CPU time inside, no limit comes nearer. There may be hundreds of idle sandboxes.
-    if (this.#events.areAllFar && this.#disk.isAtRest(await this.#readCpu())) return;
+    if (this.#levels.areAllFar && this.#disk.isAtRest(await this.#readCpu())) return;
     if (this.#disk.isAtRest(await this.#lookAtCgroup())) return;
     await this.#lookAtProcesses();
     // Counting takes CPU time inside, which is no reason to check again.
@@ -109,7 +137,12 @@ export class UsageMonitor {
     try {
       const usage = await cgroup.usage();
       await this.#lookForOom(usage);
-      this.#events.compare("memory", { used: usage.memoryBytes, allowed: limits.memoryBytes });
+      const memory = { used: usage.memoryBytes, allowed: limits.memoryBytes };
+      this.#levels.compare(
+        "memory",
+        memory,
+        memory.used >= memory.allowed * fullMemoryShare ? almostNoMemory : undefined,
+      );
       this.#lookAtCpu(usage);
       return usage.cpuMs;
     } catch {
@@ -126,7 +159,7 @@ export class UsageMonitor {
     const stretch = this.#cpu.look(usage);
     if (stretch === undefined) return;
     const reading = { used: Math.round(stretch.cpus * 100) / 100, allowed: this.#options.limits.cpus };
-    this.#events.compare("cpu", reading, stretch.isHit ? waitsForCpu : undefined);
+    this.#levels.compare("cpu", reading, stretch.isHit ? waitsForCpu : undefined);
   }
 
   async #lookAtProcesses(): Promise<void> {
@@ -136,9 +169,10 @@ export class UsageMonitor {
     try {
       using signal = firstToAbort(this.#stopped.signal, deadlineAfter(countMs));
       // The limit applies to each user.
-      const { ofOneUser: used } = await channel.countProcesses(signal);
+      const { processes, ofOneUser: used } = await channel.countProcesses(signal);
+      this.#processes = processes;
       const isHit = used >= limits.processes;
-      this.#events.compare("processes", { used, allowed: limits.processes }, isHit ? noMoreProcesses : undefined);
+      this.#levels.compare("processes", { used, allowed: limits.processes }, isHit ? noMoreProcesses : undefined);
     } catch {
       // The channel reports a guest that is gone.
     }
@@ -162,7 +196,7 @@ export class UsageMonitor {
     if (kills > this.#oomKills) {
       this.#oomKills = kills;
       const reading = { used: memoryPeakBytes, allowed: limits.memoryBytes };
-      this.#events.hit("memory", reading, "the kernel killed a process of the sandbox");
+      this.#levels.hit("memory", reading, "the kernel killed a process of the sandbox");
     }
     return this.#oomKills;
   }
@@ -175,16 +209,17 @@ export class UsageMonitor {
     const reading = { used: this.#disk.usedBytes, allowed: limits.diskBytes };
     switch (state) {
       case "overrun":
+        this.#levels.hit("disk", reading, "the sandbox is ended");
         this.stop();
         onOverrun(reading.used);
         return;
       case "full":
       case "blind":
-        if (before !== state) this.#events.hit("disk", reading, stoppedWrites[state]);
+        if (before !== state) this.#levels.hit("disk", reading, stoppedWrites[state]);
         return;
       case "open":
-        if (before === "open") this.#events.compare("disk", reading);
-        else this.#events.ease("disk", reading);
+        if (before === "open") this.#levels.compare("disk", reading);
+        else this.#levels.ease("disk", reading);
     }
   }
 }

@@ -261,7 +261,7 @@ test.for(["usage", "countProcesses"] as const)("the disk is guarded although %s 
 
 test("memory that runs out is reported each time, and when there is enough again", async () => {
   using sandbox = watched();
-  sandbox.memoryBytes = 95 * MiB;
+  sandbox.memoryBytes = 94 * MiB;
   await sandbox.run(2);
   expect(sandbox.emitted()).toEqual(["near memory"]);
   sandbox.oomKills = 1;
@@ -272,6 +272,33 @@ test("memory that runs out is reported each time, and when there is enough again
   sandbox.memoryBytes = 10 * MiB;
   await sandbox.run(2);
   expect(sandbox.emitted()).toEqual(["eased memory"]);
+});
+
+test("memory of which almost none is left counts as used up, before the kernel kills a process", async () => {
+  using sandbox = watched();
+  sandbox.memoryBytes = 95 * MiB;
+  await sandbox.run(3);
+  expect(sandbox.emitted()).toEqual(["hit memory"]);
+  sandbox.memoryBytes = 90 * MiB;
+  await sandbox.run(2);
+  expect(sandbox.emitted()).toEqual([]);
+  sandbox.memoryBytes = 79 * MiB;
+  await sandbox.run(2);
+  expect(sandbox.emitted()).toEqual(["eased memory"]);
+});
+
+test("what is read of an idle sandbox is not asked of its guest", async () => {
+  using sandbox = watched();
+  const monitor = sandbox.watch();
+  sandbox.memoryBytes = 5 * MiB;
+  expect(await monitor.peek()).toEqual({ memoryBytes: 5 * MiB, cpuMs: 0, processes: undefined, diskBytes: 0 });
+  sandbox.processes = 3;
+  sandbox.usedBytes = 7 * MiB;
+  await sandbox.run(2);
+  sandbox.failing.add("countProcesses");
+  const { measured } = sandbox;
+  expect(await monitor.peek()).toMatchObject({ processes: 3, diskBytes: 7 * MiB });
+  expect(sandbox.measured).toBe(measured);
 });
 
 describe("CPU time", () => {
@@ -306,10 +333,10 @@ describe("CPU time", () => {
 
 test("processes are reported when they come near the limit, when they reach it and when they are fewer", async () => {
   using sandbox = watched();
-  sandbox.processes = 36;
+  sandbox.processes = 32;
   await sandbox.run(2);
   expect(sandbox.emitted()).toEqual(["near processes"]);
-  for (sandbox.processes = 40; sandbox.processes >= 36; sandbox.processes -= 1) await sandbox.run(2);
+  for (sandbox.processes = 40; sandbox.processes >= 32; sandbox.processes -= 1) await sandbox.run(2);
   expect(sandbox.emitted()).toEqual(["hit processes"]);
   await sandbox.run(2);
   expect(sandbox.emitted()).toEqual(["eased processes"]);

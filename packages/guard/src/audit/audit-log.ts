@@ -1,38 +1,17 @@
-import {
-  closeSync,
-  fstatSync,
-  ftruncateSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  renameSync,
-  rmSync,
-  writeSync,
-} from "node:fs";
+import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from "node:fs";
 import { join } from "node:path";
+import type { AuditHead, AuditLevel, AuditLine } from "@atoll/protocol";
 import { RateLimiter } from "../rate-limiter.ts";
+import { isRecorded, type AuditEntry, type AuditKind } from "./audit-entry.ts";
+import { currentFile, lastLineOf, rotatedFiles, rotatedName, stampOf } from "./audit-files.ts";
+import { chainLine, longestLine, parseChained, parseLine } from "./chain.ts";
+import { HeadFile } from "./head-record.ts";
+import { recoverLog } from "./recover-log.ts";
 import { redact } from "./redact.ts";
 
-/** One action in the audit log: the principal, the action, the time and the result. */
-export interface AuditEntry {
-  /**
-   * The id of an API key, `sandbox:<id>` for a sandbox's own token, `server` for what the server does by itself, or
-   * `nobody` for requests without valid credentials.
-   */
-  who: string;
-  /** The name of a route, or of an action of the server. */
-  what: string;
-  sandboxId?: string | undefined;
-  /** `ok`, or the code of the error. */
-  result: string;
-  bytesIn?: number | undefined;
-  bytesOut?: number | undefined;
-  durationMs?: number | undefined;
-  requestId?: string | undefined;
-  details?: Record<string, unknown> | undefined;
-}
-
 export interface AuditOptions {
+  /** The key of the server, with which it proves that it wrote the log. */
+  key: Buffer;
   /** The approximate size at which the file is renamed and another one begun. */
   fileBytes?: number;
   /** How many renamed files are kept. */
@@ -44,35 +23,65 @@ export interface AuditOptions {
   unauthenticatedPerMinute?: number;
   /** Called when a line could not be written; `record` goes on without it. */
   onError?: (error: unknown, entry: AuditEntry) => void;
+  /** Called for everything that was found wrong when the log was opened. It is recorded in the log, too. */
+  onRepair?: (message: string) => void;
 }
 
-/** Writes one JSON object per line to `audit.jsonl`; older lines are in `audit-<time>.jsonl`. Secrets are left out. */
+/**
+ * Writes one JSON object per line to `audit.jsonl`; older lines are in `audit-<time>.jsonl`. Each line has the hash of
+ * the line before, and `head.json` names the last one, so that a line that is changed, removed or moved is found out.
+ * Secrets are left out. One process at a time may have a log open.
+ */
 export class AuditLog {
-  readonly #dir: string;
+  readonly dir: string;
   readonly #options: Required<AuditOptions>;
+  readonly #headFile: HeadFile;
+  readonly #followers = new Set<(line: AuditLine) => void>();
+  #head: AuditHead;
+  #dropped: AuditHead | undefined;
   #file: number | undefined;
   #bytes = 0;
   #unauthenticated = new RateLimiter();
   #leftOut = 0;
 
-  constructor(dir: string, options: AuditOptions = {}) {
-    this.#dir = dir;
+  constructor(dir: string, options: AuditOptions) {
+    this.dir = dir;
     this.#options = {
       fileBytes: 32 * 1024 * 1024,
       files: 16,
       unauthenticatedPerMinute: 60,
       onError: () => undefined,
+      onRepair: () => undefined,
       ...options,
     };
     mkdirSync(dir, { recursive: true, mode: 0o700 });
+    const found = recoverLog(dir, options.key);
+    this.#head = found.head;
+    this.#dropped = found.dropped;
+    this.#headFile = new HeadFile(dir, options.key);
     this.#open();
+    for (const { message, ...entry } of found.entries) {
+      if (message !== undefined) this.#options.onRepair(message);
+      this.record({ who: "server", what: "audit", ...entry });
+    }
+  }
+
+  /** The last line: keep it elsewhere to be able to prove that the log up to it has not been rewritten. */
+  get head(): AuditHead {
+    return this.#head;
+  }
+
+  /** The key that proves who wrote the log. */
+  get key(): Buffer {
+    return this.#options.key;
   }
 
   /**
    * Records an action that has already happened, and does not throw when the disk is full. Unauthenticated requests
    * have a limit per minute; the number of lines beyond it is recorded.
    */
-  record(entry: AuditEntry): void {
+  record(entry: AuditEntry, level: AuditLevel = "basic", kind: AuditKind = "change"): void {
+    if (!isRecorded(kind, level)) return;
     const isUnauthenticated = entry.who === "nobody";
     if (isUnauthenticated && this.#unauthenticated.take("", this.#options.unauthenticatedPerMinute) > 0) {
       this.#leftOut += 1;
@@ -86,6 +95,12 @@ export class AuditLog {
     }
   }
 
+  /** Calls the listener with each new line, until the returned function is called. */
+  listen(listener: (line: AuditLine) => void): () => void {
+    this.#followers.add(listener);
+    return () => this.#followers.delete(listener);
+  }
+
   #reportLeftOut(): void {
     if (this.#leftOut === 0) return;
     const details = { lines: this.#leftOut, because: "too many unauthenticated requests" };
@@ -95,20 +110,28 @@ export class AuditLog {
 
   /** Writes one line. The line is in the file when this returns; when it throws, no part of the line is there. */
   write(entry: AuditEntry): void {
-    const { details, ...facts } = entry;
-    const line = {
-      at: new Date().toISOString(),
-      ...facts,
-      ...(details === undefined ? {} : { details: redact(details) }),
-    };
-    const bytes = Buffer.from(`${JSON.stringify(line)}\n`);
-    if (this.#bytes > 0 && this.#bytes + bytes.byteLength > this.#options.fileBytes) this.#rotate();
-    if (this.#file === undefined) this.#open();
-    this.#append(this.#file ?? -1, bytes);
-    this.#bytes += bytes.byteLength;
+    let chained = this.#chain(entry);
+    if (this.#bytes > 0 && this.#bytes + chained.bytes.byteLength > this.#options.fileBytes) {
+      this.#rotate();
+      // The lines about what was dropped come before this one.
+      chained = this.#chain(entry);
+    }
+    this.#append(chained);
   }
 
-  #append(file: number, bytes: Buffer): void {
+  #chain({ details, ...facts }: AuditEntry): { head: AuditHead; bytes: Buffer } {
+    const line = { at: new Date().toISOString(), ...facts };
+    const chain = (whole: object): { head: AuditHead; bytes: Buffer } => {
+      const { head, text } = chainLine(this.#options.key, this.#head, whole);
+      return { head, bytes: Buffer.from(`${text}\n`) };
+    };
+    const chained = chain(details === undefined ? line : { ...line, details: redact(details) });
+    const { byteLength } = chained.bytes;
+    return byteLength > longestLine ? chain({ ...line, details: { leftOut: `${byteLength} bytes` } }) : chained;
+  }
+
+  #append({ head, bytes }: { head: AuditHead; bytes: Buffer }): void {
+    const file = this.#file ?? this.#open();
     try {
       for (let written = 0; written < bytes.byteLength;) written += writeSync(file, bytes, written);
     } catch (error) {
@@ -116,6 +139,16 @@ export class AuditLog {
       ftruncateSync(file, this.#bytes);
       throw error;
     }
+    this.#bytes += bytes.byteLength;
+    this.#head = head;
+    this.#writeHead();
+    if (this.#followers.size === 0) return;
+    const line = parseLine(bytes.toString());
+    if (line !== undefined) for (const follower of this.#followers) follower(line);
+  }
+
+  #writeHead(): void {
+    this.#headFile.write({ ...this.#head, ...(this.#dropped === undefined ? {} : { dropped: this.#dropped }) });
   }
 
   close(): void {
@@ -123,6 +156,7 @@ export class AuditLog {
       this.#reportLeftOut();
     } finally {
       this.#close();
+      this.#headFile.close();
     }
   }
 
@@ -131,30 +165,36 @@ export class AuditLog {
     this.#file = undefined;
   }
 
-  #open(): void {
-    this.#file = openSync(this.#path, "a", 0o600);
+  #open(): number {
+    this.#file = openSync(join(this.dir, currentFile), "a", 0o600);
     this.#bytes = fstatSync(this.#file).size;
+    return this.#file;
   }
 
   #rotate(): void {
     this.#close();
-    const rotated = this.#rotatedFiles();
-    const newest = rotated.at(-1);
+    const newest = rotatedFiles(this.dir).at(-1);
     // Two in one millisecond must not share a name, and a clock that was set back must not change the order.
-    const stamp = Math.max(Date.now(), newest === undefined ? 0 : Number(/\d+/.exec(newest)?.[0]) + 1);
-    renameSync(this.#path, join(this.#dir, `audit-${String(stamp).padStart(15, "0")}.jsonl`));
-    for (const name of this.#rotatedFiles().slice(0, -this.#options.files))
-      rmSync(join(this.#dir, name), { force: true });
+    const stamp = Math.max(Date.now(), newest === undefined ? 0 : stampOf(newest) + 1);
+    renameSync(join(this.dir, currentFile), join(this.dir, rotatedName(stamp)));
     this.#open();
+    const old = rotatedFiles(this.dir).slice(0, -this.#options.files);
+    for (const name of old) this.#drop(name);
   }
 
-  #rotatedFiles(): string[] {
-    return readdirSync(this.#dir)
-      .filter((name) => /^audit-\d+\.jsonl$/.test(name))
-      .toSorted();
-  }
-
-  get #path(): string {
-    return join(this.#dir, "audit.jsonl");
+  /**
+   * Removes an old file. What it ended with is stored first, so that the chain that is left still has a proven
+   * beginning.
+   */
+  #drop(name: string): void {
+    const path = join(this.dir, name);
+    const last = parseChained(lastLineOf(path).text ?? "", this.#options.key);
+    if (last !== undefined) {
+      this.#dropped = { seq: last.seq, hash: last.hash };
+      this.#writeHead();
+    }
+    rmSync(path, { force: true });
+    const details = { file: name, ...(last === undefined ? {} : { upTo: last.seq, hash: last.hash }) };
+    this.#append(this.#chain({ who: "server", what: "audit", result: "dropped", details }));
   }
 }

@@ -7,18 +7,16 @@ import {
 } from "@atoll/protocol";
 import { ruleBeyond } from "../egress/compile-policy.ts";
 import { weakerIn } from "../profiles/weaker-in.ts";
+import type { Severity } from "../scan/finding.ts";
 import { boundedLimits, type BoundedLimit, type Ceiling, type CeilingOwner } from "./ceiling.ts";
-
-/** How serious what a scan of code has found is. */
-export type Severity = "low" | "medium" | "high" | "critical";
 
 /** A sensitive operation, with everything that the decision depends on. */
 export type GuardRequest =
   | {
       operation: "create";
       profile: SecurityProfile;
-      /** The weakest profile that the key, or the server, allows. */
-      weakest?: { profile: SecurityProfile; ceiling: Ceiling } | undefined;
+      /** The weakest profiles that the key and the server allow. */
+      weakest?: readonly { profile: SecurityProfile; ceiling: Ceiling }[];
       driver: DriverName;
       limits: Partial<Record<BoundedLimit, number | undefined>>;
       ceilings: readonly Ceiling[];
@@ -78,17 +76,18 @@ export function decide(request: GuardRequest): Decision {
 }
 
 function decideCreate(request: Extract<GuardRequest, { operation: "create" }>): Decision {
-  const { profile, weakest, driver, limits, ceilings } = request;
-  const more = weakest === undefined ? undefined : weakerIn(profile, weakest.profile);
-  if (weakest !== undefined && more !== undefined) {
-    const { of, name, remedy } = weakest.ceiling;
+  const { profile, weakest = [], driver, limits, ceilings } = request;
+  for (const { profile: most, ceiling } of weakest) {
+    const more = weakerIn(profile, most);
+    if (more === undefined) continue;
+    const { of, name, remedy } = ceiling;
     return {
       allowed: false,
       rule: "weakestProfile",
-      why: `${name} allows no profile that is weaker than ${weakest.profile.name}, and ${profile.name} has ${more}`,
+      why: `${name} allows no profile that is weaker than ${most.name}, and ${profile.name} has ${more}`,
       ceiling: of,
-      suggestion: `Ask for the profile ${weakest.profile.name}, or a stricter one. ${remedy}`,
-      details: { profile: profile.name, weakestProfile: weakest.profile.name, has: more },
+      suggestion: `Ask for the profile ${most.name}, or a stricter one. ${remedy}`,
+      details: { profile: profile.name, weakestProfile: most.name, has: more },
     };
   }
   const byDriver = decideDriver({ driver, ceilings });

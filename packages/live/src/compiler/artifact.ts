@@ -1,3 +1,4 @@
+import { Finding } from "@atoll/guard";
 import { z } from "zod";
 
 /** A use of another module. `evaluation` uses run while the importer is evaluated, so a change re-evaluates it too. */
@@ -29,6 +30,8 @@ export const Artifact = z.strictObject({
   exports: z.array(z.string()),
   /** Modules of the app whose names are passed on by `export *`. */
   starExports: z.array(z.string()),
+  /** What the scan of the source found. */
+  findings: z.array(Finding),
   /** Names and versions of the compiler and its transforms. */
   compiler: z.string(),
 });

@@ -1,4 +1,5 @@
 import { posix } from "node:path";
+import { scanModule } from "@atoll/guard";
 import remapping from "@jridgewell/remapping";
 import { parseSync } from "oxc-parser";
 import { transformSync } from "oxc-transform";
@@ -43,6 +44,7 @@ export function compileModule(module: string, source: string): CompiledModule {
       dependencies,
       exports: form.exports,
       starExports: form.starSpecifiers.flatMap((specifier) => resolveModule(module, specifier) ?? []),
+      findings: scanModule(module, source),
       compiler: compilerId,
     },
     diagnostics,
@@ -84,6 +86,7 @@ function compileJson(module: string, source: string): CompiledModule {
       dependencies: [],
       exports: ["default"],
       starExports: [],
+      findings: [],
       compiler: compilerId,
     },
     diagnostics: [],

@@ -109,7 +109,7 @@ function compilationOf(
   return { ok: !hasErrors(diagnostics), artifacts, diagnostics, compiled, cached, durationMs };
 }
 
-const hasErrors = (diagnostics: readonly Diagnostic[]): boolean =>
+export const hasErrors = (diagnostics: readonly Diagnostic[]): boolean =>
   diagnostics.some(({ severity }) => severity === "error");
 
 /** Imports of modules or names that do not exist, at the place of the import. */

@@ -1,6 +1,8 @@
+import type { ErrorCode } from "@atoll/protocol";
 import type { Diagnostic } from "../compiler/artifact.ts";
 import type { SourcePlace } from "../compiler/source-places.ts";
 import type { AppState } from "../manager/app-options.ts";
+import type { ErrorKind, Recovery } from "../recovery/classify.ts";
 
 /** Everything that happens to apps, in the order in which it happens. Durations are in milliseconds. */
 export type LiveEvent = { at: string; app: string } & LiveEventBody;
@@ -17,6 +19,8 @@ export type LiveEventBody =
       durationMs: number;
       diagnostics: Diagnostic[];
     }
+  | { type: "scan.end"; ok: boolean; modules: string[]; durationMs: number; diagnostics: readonly Diagnostic[] }
+  | { type: "types.end"; ok: boolean; generation: number; durationMs: number; diagnostics: readonly Diagnostic[] }
   | { type: "reload.start"; modules: string[]; cause: ReloadCause }
   | { type: "reload.prepare"; generation: number; modules: string[]; durationMs: number }
   | { type: "reload.suspend"; generation: number; services: string[]; durationMs: number }
@@ -37,8 +41,11 @@ export type LiveEventBody =
   | { type: "service.start"; service: string }
   | { type: "service.stop"; service: string; reason: string }
   | { type: "process.end"; reason: string; willRestart: boolean }
+  | { type: "recovery"; kind: ErrorKind; recovery: Recovery; code: ErrorCode; reason: string; attempt: number }
   | { type: "log"; level: "log" | "warn" | "error"; text: string; service?: string }
-  | { type: "watch.change"; files: string[] };
+  | { type: "watch.change"; files: string[] }
+  /** The app tried what its profile does not allow, and was refused. */
+  | { type: "security.denied"; what: string; reason: string };
 
 export type ReloadCause = "request" | "watch" | "rollback";
-export type ReloadPhase = "compile" | "prepare" | "suspend" | "commit";
+export type ReloadPhase = "compile" | "scan" | "prepare" | "suspend" | "commit";

@@ -17,6 +17,8 @@ export function liveEventOf(event: Exclude<RuntimeEvent, { t: "ended" }>, places
     }
     case "started":
       return { type: "service.start", service: event.service };
+    case "denied":
+      return { type: "security.denied", what: event.what, reason: event.why };
     case "stopped":
       return { type: "service.stop", service: event.service, reason: event.reason };
   }

@@ -1,8 +1,6 @@
 import { detectCgroups, messageOf, type Cgroup } from "@atoll/host";
 import type { AppLimits } from "./app-host.ts";
-
-/** The namespace has the id of this process, so that the groups of a manager that died can be recognized. */
-const namespace = `live-${process.pid}`;
+import { groupNamespace, removeLeftovers } from "./leftovers.ts";
 
 /** Joins the groups of its first arguments, up to `--`, and becomes the program after it. */
 const join = 'while [ "$1" != -- ]; do echo $$ > "$1/cgroup.procs" || exit 126; shift; done; shift; exec "$@"';
@@ -14,14 +12,30 @@ export async function cgroupEnforcement(): Promise<string[]> {
   return [`memory, CPU and processes by cgroup v${tree.version}`];
 }
 
+let missing: Promise<string[]> | undefined;
+
+/** What is missing for limits by cgroup. Making a group shows whether this user may. */
+export function missingCgroups(): Promise<string[]> {
+  missing ??= (async () => {
+    const limits = { memoryBytes: 16 * 1024 * 1024, processes: 1, cpus: 0.1, fileBytes: 1024 };
+    const group = await createAppCgroup("probe", limits);
+    await group?.remove();
+    return group === undefined ? ["cgroups that this user may make (run as root, or delegate them)"] : [];
+  })();
+  return missing;
+}
+
 /** A cgroup for an app, or `undefined` where this user or machine has none. */
 export async function createAppCgroup(id: string, limits: AppLimits): Promise<AppCgroup | undefined> {
   const tree = await detectCgroups().catch(() => undefined);
   if (tree === undefined) return undefined;
+  await removeLeftovers(tree);
   try {
     const { memoryBytes, cpus, processes } = limits;
     // Node alone has about a dozen threads, which count as processes here.
-    return new AppCgroup(await tree.create(`${namespace}/${id}`, { memoryBytes, cpus, pidsMax: processes + 16 }));
+    return new AppCgroup(
+      await tree.create(`${groupNamespace(process.pid)}/${id}`, { memoryBytes, cpus, pidsMax: processes + 16 }),
+    );
   } catch (error) {
     if (/EACCES|EPERM|EROFS/.test(messageOf(error))) return undefined;
     throw error;

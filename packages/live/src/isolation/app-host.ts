@@ -55,8 +55,11 @@ export interface AppProcess {
 
 export interface AppHost extends AsyncDisposable {
   readonly level: IsolationLevel;
-  /** What is missing on this machine, with how to get it; empty if the level can be provided. */
-  missing(): Promise<string[]>;
+  /**
+   * What is missing on this machine, with how to get it; empty if the level can be provided. A level that was asked for
+   * by name, and is not only tried because it is the strongest, may start what it needs.
+   */
+  missing(isAskedFor?: boolean): Promise<string[]>;
   /** Limits that the level enforces here, for a person: `memory by cgroup`, `memory by polling`. */
   enforcement(): Promise<string[]>;
   launch(options: LaunchOptions): Promise<AppProcess>;

@@ -1,11 +1,11 @@
 import { existsSync } from "node:fs";
 import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { messageOf, run } from "@atoll/host";
 import { cgroupEnforcement } from "./app-cgroup.ts";
 import type { AppHost, AppProcess, LaunchOptions } from "./app-host.ts";
 import { ChildApp } from "./child-app.ts";
+import { scratchPrefix } from "./leftovers.ts";
 import { nodeFlags } from "./node-flags.ts";
 import { PortForwarder } from "./port-relay.ts";
 import { hasSeccompFilter, seccompFilter } from "./seccomp.ts";
@@ -34,7 +34,7 @@ export class BubblewrapHost implements AppHost {
   }
 
   async launch(options: LaunchOptions): Promise<AppProcess> {
-    const scratch = await mkdtemp(join(tmpdir(), "atoll-live-"));
+    const scratch = await mkdtemp(scratchPrefix(process.pid));
     const ports = new PortForwarder(join(scratch, "ports.sock"));
     const removeScratch = async (): Promise<void> => {
       await ports[Symbol.asyncDispose]();

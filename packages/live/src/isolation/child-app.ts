@@ -31,7 +31,9 @@ export class ChildApp implements AppProcess {
     { forward, extraFds = [] }: { forward: AppProcess["forward"]; extraFds?: readonly number[] },
   ): Promise<ChildApp> {
     const cgroup = await createAppCgroup(id, limits);
-    const limited = ["prlimit", `--fsize=${limits.fileBytes}`, "--core=0", "--", ...command];
+    // The kernel ends the app when its manager is gone, also one that does not notice the end of its input.
+    const bound = ["setpriv", "--pdeathsig", "KILL", "--"];
+    const limited = [...bound, "prlimit", `--fsize=${limits.fileBytes}`, "--core=0", "--", ...command];
     const [file = "", ...args] = cgroup === undefined ? limited : cgroup.wrap(limited);
     try {
       const child = await startHostProcess(file, args, {

@@ -48,6 +48,8 @@ export class PortForwarder implements AsyncDisposable {
 
 /** The end inside: accepts connections on the socket file and leads them to ports of the loopback. */
 export function servePorts(socketPath: string): void {
+  // A profile may later take the function away from the app, and with it from everyone who imports it.
+  const connectInside = connect;
   createServer((outside) => {
     outside.once("data", (first: Buffer) => {
       const lineEnd = first.indexOf("\n");
@@ -57,7 +59,7 @@ export function servePorts(socketPath: string): void {
         return;
       }
       outside.pause();
-      const inside = connect(port, "127.0.0.1");
+      const inside = connectInside(port, "127.0.0.1");
       const rest = first.subarray(lineEnd + 1);
       if (rest.byteLength > 0) inside.write(rest);
       join(outside, inside);

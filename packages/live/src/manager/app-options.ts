@@ -1,7 +1,10 @@
+import { CustomProfile, ProfileName, standardProfile } from "@atoll/protocol";
 import { z } from "zod";
+import type { ReloadCause } from "../events/live-event.ts";
 
 const MiB = 1024 * 1024;
 
+/** Unique among the apps of a manager, and part of the names of files and of cgroups. */
 export const AppId = z
   .string()
   .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, "lower-case letters, digits, '_' and '-', at most 64");
@@ -26,6 +29,8 @@ export const AppLimitsInput = z.strictObject({
 export const AppConfig = z.strictObject({
   /** The module whose default export is the supervisor. */
   entry: z.string().default("src/app.ts"),
+  /** The name of a security profile, or one that is described in place. It bounds everything below. */
+  profile: z.union([ProfileName, CustomProfile]).default(standardProfile),
   isolation: z.enum(["strongest", "gvisor", "bubblewrap", "process"]).default("strongest"),
   limits: AppLimitsInput.prefault({}),
   env: z.record(z.string(), z.string()).default({}),
@@ -40,6 +45,8 @@ export const AppConfig = z.strictObject({
   migration: z.string().optional(),
   /** Files that a change of starts a reload. */
   watch: z.array(z.string()).default(["**/*.{ts,mts,js,mjs,json}"]),
+  /** How often the states of all services are saved, for a process that dies; 0 saves them at reloads only. */
+  snapshotMs: z.int().min(0).default(30_000),
   debounceMs: z.int().min(0).default(20),
   maxRestarts: z.int().min(0).default(3),
   restartWindowMs: z.int().min(1).default(60_000),
@@ -65,6 +72,8 @@ export interface AppInfo {
   /** Why it is in this state, for a state that needs a reason. */
   reason: string | undefined;
   folder: string;
+  /** The name of its security profile. */
+  profile: string;
   isolation: "process" | "bubblewrap" | "gvisor";
   enforcement: string[];
   generation: number;
@@ -76,6 +85,12 @@ export interface AppInfo {
   createdAt: string;
   updatedAt: string;
   ports: { port: number; host: string; hostPort: number }[];
+}
+
+export interface ReloadOptions {
+  cause: ReloadCause;
+  /** A value that is passed to `codeChange`. */
+  extra?: unknown;
 }
 
 /** What `hotReload` did. */

@@ -30,6 +30,8 @@ interface Swapped {
 /** One swap of code in a running app, step by step. When a step fails, `phase` says which, and nothing has changed. */
 export class CodeSwap {
   phase: ReloadPhase = "prepare";
+  /** The states of the affected services before the swap, as soon as they are known. */
+  captured: readonly ServiceSnapshot[] = [];
   readonly #connection: Connection;
   readonly #config: AppConfig;
   readonly #emit: (event: LiveEventBody) => void;
@@ -53,6 +55,7 @@ export class CodeSwap {
     const { suspendTimeoutMs, migrateTimeoutMs, migration } = this.#config;
     const capture = { generation: number, suspendTimeoutMs };
     const { snapshots } = await this.#connection.request("capture", capture, suspendTimeoutMs + graceMs);
+    this.captured = snapshots;
     const capturedAt = performance.now();
     const suspend = capturedAt - preparedAt;
     const services = snapshots.map(({ name }) => name);
@@ -75,6 +78,15 @@ export class CodeSwap {
   }
 }
 
+/** The modules whose code differs, and those that are gone. */
+export function changesBetween(before: Change["modules"], after: Change["modules"]) {
+  const changed = [...after.values()].filter(({ module, codeSha256 }) => before.get(module)?.codeSha256 !== codeSha256);
+  return {
+    names: changed.map(({ module }) => module),
+    removed: [...before.keys()].filter((module) => !after.has(module)),
+  };
+}
+
 /** The result of a reload that had nothing to swap. */
 export function unswapped(
   result: ReloadResult["result"],
@@ -86,12 +98,3 @@ export function unswapped(
   const phases = { compile: compileMs, prepare: 0, suspend: 0, commit: 0 };
   return { result, generation, modules, services: [], durationMs: performance.now() - startedAt, phases };
 }
-
-/** The newest state of each service. */
-export const mergedSnapshots = (
-  old: readonly ServiceSnapshot[],
-  captured: readonly ServiceSnapshot[],
-): ServiceSnapshot[] => {
-  const names = new Set(captured.map(({ name }) => name));
-  return [...old.filter(({ name }) => !names.has(name)), ...captured];
-};

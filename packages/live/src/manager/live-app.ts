@@ -1,17 +1,27 @@
+import { setTimeout } from "node:timers/promises";
 import { messageOf } from "@atoll/host";
-import { SandboxError } from "@atoll/protocol";
-import type { SourceChange } from "../compiler/app-sources.ts";
-import type { LiveEventBody, ReloadCause, ReloadPhase } from "../events/live-event.ts";
+import { isSandboxError, SandboxError, type SecurityProfile } from "@atoll/protocol";
+import type { LiveEventBody, ReloadPhase } from "../events/live-event.ts";
 import { liveEventOf } from "../events/runtime-events.ts";
 import { ModuleGraph } from "../graph/module-graph.ts";
 import type { AppHost } from "../isolation/app-host.ts";
+import type { Recovery } from "../recovery/classify.ts";
 import type { AppVersions, Modules } from "../versions/app-versions.ts";
 import { RequestFailed, type RuntimeEvent } from "../wire/connection.ts";
 import type { ServiceSnapshot } from "../wire/protocol.ts";
-import { AppCode, type AppCodeParts, type Generation, type RollbackTarget, type UseCause } from "./app-code.ts";
-import type { AppConfig, AppInfo, AppState, ReloadResult } from "./app-options.ts";
-import { nextState } from "./app-states.ts";
-import { CodeSwap, mergedSnapshots, unswapped } from "./code-swap.ts";
+import {
+  AppCode,
+  type AppCodeParts,
+  type CodeChange,
+  type Generation,
+  type RollbackTarget,
+  type UseCause,
+} from "./app-code.ts";
+import type { AppConfig, AppInfo, ReloadOptions, ReloadResult } from "./app-options.ts";
+import { AppRecovery, type Kept } from "./app-recovery.ts";
+import { AppSnapshots } from "./app-snapshots.ts";
+import { AppStatus } from "./app-status.ts";
+import { changesBetween, CodeSwap, unswapped } from "./code-swap.ts";
 import { Probation } from "./probation.ts";
 import { reloadFailure, ReloadFailed } from "./reload-failed.ts";
 import { RunningApp } from "./running-app.ts";
@@ -19,12 +29,8 @@ import { RunningApp } from "./running-app.ts";
 /** The runtime keeps a limit itself. The host waits this much longer before it gives up on an answer. */
 const graceMs = 2_000;
 const startTimeoutMs = 30_000;
-
-export interface ReloadOptions {
-  cause: ReloadCause;
-  /** A value that is passed to `codeChange`. */
-  extra?: unknown;
-}
+/** Each retry waits twice as long as the one before. */
+const firstRetryMs = 100;
 
 export interface LiveAppParts extends AppCodeParts {
   host: AppHost;
@@ -40,24 +46,15 @@ export class LiveApp {
   readonly config: AppConfig;
   readonly #code: AppCode;
   readonly #host: AppHost;
+  readonly #profile: SecurityProfile;
   readonly #emit: (event: LiveEventBody) => void;
-  #state: AppState = "initializing";
-  #reason: string | undefined;
+  readonly #status: AppStatus;
   #turn: Promise<unknown> = Promise.resolve();
   #running: RunningApp | undefined;
   #generation: Generation = { number: 0, modules: new Map() };
-  /** What the app goes back to, and its states at that time, until the current generation has held. */
-  #previous: { generation: Generation; snapshots: ServiceSnapshot[] } | undefined;
   #probation: Probation | undefined;
-  #snapshots: ServiceSnapshot[] = [];
-  #ports: AppInfo["ports"] = [];
-  #enforcement: string[] = [];
-  #restarts: number[] = [];
-  #restartCount = 0;
-  #lastRestart: AppInfo["lastRestart"];
-  #updatedAt = new Date();
-  readonly #createdAt = new Date();
-  autoReload = false;
+  readonly #snapshots: AppSnapshots;
+  readonly #recovery: AppRecovery;
 
   constructor(parts: LiveAppParts) {
     this.id = parts.id;
@@ -65,26 +62,22 @@ export class LiveApp {
     this.config = parts.config;
     this.#code = new AppCode(parts);
     this.#host = parts.host;
+    this.#profile = parts.profile;
     this.#emit = parts.emit;
+    this.#status = new AppStatus(
+      { id: parts.id, folder: parts.folder, isolation: parts.host.level, profile: parts.profile.name },
+      parts.emit,
+    );
+    this.#snapshots = new AppSnapshots(parts.config);
+    this.#recovery = new AppRecovery(parts.id, parts.config, parts.versions, parts.emit);
   }
 
   get info(): AppInfo {
-    return {
-      id: this.id,
-      state: this.#state,
-      reason: this.#reason,
-      folder: this.folder,
-      isolation: this.#host.level,
-      enforcement: this.#enforcement,
-      generation: this.#generation.number,
-      lastGood: this.versions.lastGood,
-      restarts: this.#restartCount,
-      lastRestart: this.#lastRestart,
-      autoReload: this.autoReload,
-      createdAt: this.#createdAt.toISOString(),
-      updatedAt: this.#updatedAt.toISOString(),
-      ports: this.#ports,
-    };
+    return this.#status.info(this.#generation.number, this.versions.lastGood);
+  }
+
+  set autoReload(isOn: boolean) {
+    this.#status.autoReload = isOn;
   }
 
   get versions(): AppVersions {
@@ -96,45 +89,49 @@ export class LiveApp {
     return new ModuleGraph(this.#generation.modules.values());
   }
 
-  /** Compiles and starts the app. A failure leaves it in `error`, with the reason. */
-  start(): Promise<void> {
+  /** Compiles and starts the app, or starts a stored generation. A failure leaves it in `error`, with the reason. */
+  start(stored?: number): Promise<void> {
     return this.#inTurn(async () => {
-      this.#enforcement = await this.#host.enforcement();
-      this.#change("compiling");
+      this.#status.enforcement = await this.#host.enforcement();
+      this.#status.change("compiling");
       try {
-        const modules = await this.#code.compile({}, new Map());
+        const modules = await (stored === undefined ? this.#code.next({}, new Map()) : this.#code.stored(stored));
         await this.#launch({ number: this.versions.numberOf(modules), modules }, [], "start");
       } catch (error) {
         await this.#end();
-        this.#fail(error);
+        this.#status.fail(error);
         throw error;
       }
     });
   }
 
-  /** Starts the process again, with the states that it has now. */
-  restart(reason = "requested"): Promise<void> {
+  /** Starts the process again, with the states that it has now or without any. */
+  restart({ keepState = true }: { keepState?: boolean } = {}): Promise<void> {
     return this.#inTurn(async () => {
       if (this.#generation.number === 0) {
         throw new SandboxError("invalid_state", `Cannot restart ${this.id}: it was never started`, {
           suggestion: "Repair its code and reload it.",
         });
       }
-      await this.#snapshot();
-      await this.#restart(reason);
+      this.#recovery.forget();
+      if (keepState) await this.#takeSnapshots();
+      else this.#snapshots.current = [];
+      await this.#restart("requested");
     });
   }
 
   /** Brings changed code in: of the given paths, of the given sources, or of whatever differs in the folder. */
-  reload(change: SourceChange, options: ReloadOptions): Promise<ReloadResult> {
+  reload(change: CodeChange, options: ReloadOptions): Promise<ReloadResult> {
     return this.#inTurn(async () => {
+      this.#recovery.assertNotIsolated();
       const startedAt = performance.now();
       const before = this.#generation;
       let modules: Modules;
       try {
-        modules = await this.#code.compile(change, before.modules);
+        modules = await this.#code.next(change, before.modules);
       } catch (error) {
-        this.#emit(reloadFailure("compile", error, this.#code.places));
+        const phase = error instanceof ReloadFailed ? error.phase : "compile";
+        this.#emit(reloadFailure(phase, error, this.#code.places));
         throw error;
       }
       return this.#swapTo(modules, startedAt, options);
@@ -143,34 +140,34 @@ export class LiveApp {
 
   /** Goes back to earlier code, with migrations of the states where versions differ. */
   rollback(target: RollbackTarget, reason: string): Promise<ReloadResult> {
-    return this.#inTurn(async () => {
-      const startedAt = performance.now();
-      const before = this.#generation;
-      const modules = await this.#code.rollbackTo(target, before.modules);
-      const result = await this.#swapTo(modules, startedAt, { cause: "rollback" });
-      this.#code.setAside(before.modules, modules);
-      const { generation: to, durationMs } = result;
-      this.#emit({ type: "rollback", from: before.number, to, reason, durationMs });
-      return result;
-    });
+    return this.#inTurn(() => this.#rollback(target, reason));
+  }
+
+  /** Does what helps against an error, and returns what that was. */
+  handle(error: unknown): Promise<Recovery> {
+    return this.#inTurn(() => this.#recover(error));
   }
 
   /** The process, for calls. Throws `invalid_state` when there is none. */
   running(): RunningApp {
     if (this.#running !== undefined) return this.#running;
-    const reason = this.#reason === undefined ? "" : `: ${this.#reason}`;
-    throw new SandboxError("invalid_state", `App ${this.id} is not running, it is in state ${this.#state}${reason}`);
+    const { state, reason } = this.#status;
+    const why = reason === undefined ? "" : `: ${reason}`;
+    throw new SandboxError("invalid_state", `Cannot use app ${this.id}: it is not running but ${state}${why}`, {
+      suggestion: "Repair its code and reload it, or restart it.",
+    });
   }
 
   /** Ends the app: `terminate` of its services first, then the process. Idempotent. */
   stop(): Promise<void> {
     return this.#inTurn(async () => {
-      if (this.#state === "stopped") return;
-      this.#change("stopping");
+      if (this.#status.state === "stopped") return;
+      this.#status.change("stopping");
       await this.#running?.connection.request("stop", { deadlineMs: graceMs }, graceMs).catch(() => undefined);
       await this.#end();
+      this.#code.stop();
       await this.versions.flush();
-      this.#change("stopped");
+      this.#status.change("stopped");
     });
   }
 
@@ -180,63 +177,72 @@ export class LiveApp {
     return result;
   }
 
+  async #rollback(target: RollbackTarget, reason: string): Promise<ReloadResult> {
+    this.#recovery.assertNotIsolated();
+    const startedAt = performance.now();
+    const before = this.#generation;
+    const modules = await this.#code.rollbackTo(target, before.modules);
+    const result = await this.#swapTo(modules, startedAt, { cause: "rollback" });
+    this.#code.setAside(before.modules, modules);
+    const { generation: to, durationMs } = result;
+    this.#emit({ type: "rollback", from: before.number, to, reason, durationMs });
+    return result;
+  }
+
   async #launch(generation: Generation, snapshots: readonly ServiceSnapshot[], cause: UseCause): Promise<void> {
-    this.#change("starting");
+    this.#status.change("starting");
     const running = await RunningApp.launch({
       id: this.id,
       folder: this.folder,
       config: this.config,
+      profile: this.#profile,
       host: this.#host,
       onEvent: (event) => this.#onRuntimeEvent(event),
       mapStack: (stack) => this.#code.places.map(stack),
-      onEnd: (ended, reason) => this.#onProcessEnd(ended, reason),
+      onEnd: (ended, error) => this.#onProcessEnd(ended, error),
     });
     this.#running = running;
     this.#code.places.use(generation.modules);
     await running.start(generation.number, generation.modules.values(), snapshots);
     this.#use(generation, cause);
     this.#code.settleLater(generation.number);
-    this.#ports = await running.ports();
-    this.#change("running");
+    this.#code.checkTypesLater(generation.number, generation.modules);
+    this.#status.ports = await running.ports();
+    this.#status.change("running");
+    this.#snapshots.regularly(() => this.#inTurn(() => this.#takeSnapshots()));
   }
 
   async #swapTo(modules: Modules, startedAt: number, { cause, extra }: ReloadOptions): Promise<ReloadResult> {
     const compileMs = performance.now() - startedAt;
     const before = this.#generation;
-    const changed = [...modules.values()].filter(
-      ({ module, codeSha256 }) => before.modules.get(module)?.codeSha256 !== codeSha256,
-    );
-    const removed = [...before.modules.keys()].filter((module) => !modules.has(module));
+    const { names, removed } = changesBetween(before.modules, modules);
     const generation: Generation = { number: this.versions.numberOf(modules), modules };
-    const names = changed.map(({ module }) => module);
     if (this.#running === undefined) {
       // An app that is in error, or was stopped, is started with the new code.
-      await this.#launch(generation, this.#snapshots, cause);
+      await this.#launch(generation, this.#snapshots.current, cause);
       return unswapped("reloaded", generation.number, names, compileMs, startedAt);
     }
-    if (changed.length === 0 && removed.length === 0) {
+    if (names.length === 0 && removed.length === 0) {
       // The places of the same code in the sources may be others now.
       this.#use({ number: before.number, modules }, cause);
       return unswapped("no_change", before.number, [], compileMs, startedAt);
     }
-    this.#change("reloading");
+    this.#status.change("reloading");
     this.#emit({ type: "reload.start", modules: names, cause });
-    this.#endProbation();
     this.#code.places.stage(modules);
+    await this.#snapshots.takeQuickly(this.#running).catch(() => undefined);
     const swap = new CodeSwap(this.#running.connection, this.config, this.#emit);
     try {
-      const { services, snapshots, phases } = await swap.run({
-        number: generation.number,
-        modules,
-        names,
-        removed,
-        extra,
-      });
-      this.#snapshots = mergedSnapshots(this.#snapshots, snapshots);
-      this.#previous = { generation: before, snapshots: this.#snapshots };
+      const { services, snapshots, phases } = await swap.run({ ...generation, names, removed, extra });
+      this.#snapshots.merge(snapshots);
+      const previous = { generation: before, snapshots: this.#snapshots.current };
+      this.#recovery.left(previous);
       this.#use(generation, cause);
-      this.#change("running");
-      this.#probation = new Probation(services, this.config.probationMs, () => this.#settle());
+      this.#code.checkTypesLater(generation.number, modules);
+      this.#status.change("running");
+      this.#probation?.end();
+      const trial = { generation: generation.number, services, previous };
+      this.#probation = new Probation(trial, this.config.probationMs, () => this.#settle());
       const durationMs = performance.now() - startedAt;
       this.#emit({ type: "reload.end", generation: generation.number, modules: names, services, durationMs });
       return {
@@ -248,6 +254,7 @@ export class LiveApp {
         phases: { compile: compileMs, ...phases },
       };
     } catch (error) {
+      this.#snapshots.merge(swap.captured);
       await this.#giveUpSwap(swap.phase, error);
       throw new ReloadFailed(swap.phase, `Cannot reload ${this.id}: ${messageOf(error)}`, [], error);
     }
@@ -258,7 +265,7 @@ export class LiveApp {
     this.#emit(reloadFailure(phase, error, this.#code.places));
     this.#code.places.use(this.#generation.modules);
     if (error instanceof RequestFailed && this.#running !== undefined) {
-      this.#change("running");
+      this.#status.change("running");
       return;
     }
     await this.#restart(`it did not answer while it was reloaded: ${messageOf(error)}`);
@@ -270,7 +277,6 @@ export class LiveApp {
     const generation = this.#generation.number;
     this.#emit({ type: "reload.settle", generation });
     this.versions.settle(generation);
-    this.#previous = undefined;
     void this.#running?.connection.request("settle", { generation }, graceMs).catch(() => undefined);
   }
 
@@ -281,44 +287,32 @@ export class LiveApp {
 
   #onRuntimeEvent(event: RuntimeEvent): void {
     if (event.t !== "ended") this.#emit(liveEventOf(event, this.#code.places));
-    switch (event.t) {
-      case "crash": {
-        const { service, reason } = event;
-        if (this.#probation?.covers(service) === true) this.#revert(`${service} crashed: ${reason}`);
-        return;
-      }
-      case "log":
-      case "started":
-      case "stopped":
-        return;
-      case "ended":
-        if (this.#probation !== undefined) this.#revert(event.reason);
-        else void this.#inTurn(() => this.#recover(`its supervisor gave up: ${event.reason}`));
+    if (event.t === "crash" && this.#probation?.covers(event.service) === true) {
+      this.#revert(this.#probation, `${event.service} crashed: ${event.reason}`);
+    } else if (event.t === "ended") {
+      if (this.#probation !== undefined) this.#revert(this.#probation, event.reason);
+      else this.#recoverInTurn(new SandboxError("handler_failed", `its supervisor gave up: ${event.reason}`));
     }
   }
 
   /** Goes back to the code and the states of before, since new code crashed in its probation. */
-  #revert(reason: string): void {
-    const previous = this.#previous;
+  #revert({ generation, previous }: Probation, reason: string): void {
     this.#endProbation();
-    if (previous === undefined) return;
-    this.#previous = undefined;
     void this.#inTurn(async () => {
+      // A reload that was at work has brought other code.
+      if (this.#running === undefined || this.#generation.number !== generation) return;
       const startedAt = performance.now();
-      const from = this.#generation.number;
-      if (this.#running === undefined) return;
-      this.#change("reloading");
+      this.#status.change("reloading");
       try {
-        await this.#running.connection.request("revert", { generation: from }, startTimeoutMs);
+        await this.#running.connection.request("revert", { generation }, startTimeoutMs);
         this.#goBackTo(previous.generation, reason);
-        this.#change("running");
+        this.#status.change("running");
+        const durationMs = performance.now() - startedAt;
+        this.#emit({ type: "rollback", from: generation, to: previous.generation.number, reason, durationMs });
       } catch {
-        this.#snapshots = previous.snapshots;
-        this.#goBackTo(previous.generation, reason);
+        this.#leaveFor(previous, reason);
         await this.#restart(`it could not go back in place: ${reason}`);
       }
-      const durationMs = performance.now() - startedAt;
-      this.#emit({ type: "rollback", from, to: previous.generation.number, reason, durationMs });
     });
   }
 
@@ -335,83 +329,96 @@ export class LiveApp {
     this.#code.places.use(generation.modules);
   }
 
-  #onProcessEnd(running: RunningApp, reason: string): void {
+  #onProcessEnd(running: RunningApp, error: SandboxError): void {
     if (this.#running !== running) return;
     this.#running = undefined;
     this.#code.stopSettling();
-    const previous = this.#probation === undefined ? undefined : this.#previous;
+    const previous = this.#probation?.previous;
     this.#endProbation();
     void this.#inTurn(async () => {
-      if (this.#running !== undefined || this.#state === "stopped" || this.#state === "stopping") return;
-      if (previous !== undefined) {
-        const from = this.#generation.number;
-        this.#goBackTo(previous.generation, reason);
-        this.#snapshots = previous.snapshots;
-        this.#emit({ type: "rollback", from, to: previous.generation.number, reason, durationMs: 0 });
-      }
-      await this.#recover(reason);
+      if (this.#running !== undefined || ["stopped", "stopping"].includes(this.#status.state)) return;
+      if (previous !== undefined) this.#leaveFor(previous, error.message);
+      await this.#recover(error);
     });
   }
 
-  /** Starts the app again unless it ended too often; then it stays in `error`, where a person sees it. */
-  async #recover(reason: string): Promise<void> {
-    // A supervision tree that was asked to stop reports its end, too.
-    if (this.#state === "stopped") return;
-    const now = performance.now();
-    this.#restarts = [...this.#restarts.filter((at) => now - at < this.config.restartWindowMs), now];
-    const willRestart = this.#restarts.length <= this.config.maxRestarts && this.#generation.number > 0;
-    this.#emit({ type: "process.end", reason, willRestart });
-    if (willRestart) {
-      await this.#restart(reason);
-      return;
+  /** What runs is left for other code, with the states of that time. It is started by the caller. */
+  #leaveFor({ generation, snapshots }: Kept, reason: string): void {
+    const from = this.#generation.number;
+    this.#goBackTo(generation, reason);
+    this.#snapshots.current = snapshots;
+    this.#emit({ type: "rollback", from, to: generation.number, reason, durationMs: 0 });
+  }
+
+  #recoverInTurn(error: SandboxError): void {
+    void this.#inTurn(async () => {
+      // A supervision tree that was asked to stop reports its end, too.
+      if (this.#status.state !== "stopped") await this.#recover(error);
+    });
+  }
+
+  /**
+   * Does what `suggestRecovery` says. An app that ends again and again goes back to the last good generation, and when
+   * that does not hold either, it stays in `error`, where a person sees it.
+   */
+  async #recover(error: unknown): Promise<Recovery> {
+    const isRunning = this.#running !== undefined && !isSandboxError(error, "handler_failed");
+    if (!isRunning && this.#status.state !== "error") this.#status.change("starting");
+    const now = { generation: this.#generation, snapshots: this.#snapshots.current };
+    const { recovery, attempts, isRefusal, lastGood } = await this.#recovery.decide(error, isRunning, now);
+    const reason = messageOf(error);
+    switch (recovery) {
+      case "retry":
+        if (this.#running !== undefined) break;
+        await setTimeout(firstRetryMs * 2 ** attempts);
+        await this.#restart(reason);
+        break;
+      case "restart":
+        await this.#restart(reason);
+        break;
+      case "rollback":
+        if (isRefusal || lastGood === undefined) break;
+        if (isRunning) await this.#rollback({ generation: lastGood.generation.number }, reason);
+        else {
+          this.#leaveFor(lastGood, reason);
+          await this.#restart(reason);
+        }
+        break;
+      case "isolate":
+        this.#recovery.isolate(reason);
+        await this.#end();
+        this.#status.fail(error);
+        break;
+      case "terminate":
+        await this.#end();
+        this.#status.fail(attempts === 0 ? error : `it ended too often, the last time because ${reason}`);
     }
-    await this.#end();
-    this.#fail(new Error(`it ended too often, the last time because ${reason}`));
+    return recovery;
+  }
+
+  async #takeSnapshots(): Promise<void> {
+    if (this.#running !== undefined) await this.#snapshots.take(this.#running);
   }
 
   async #restart(reason: string): Promise<void> {
     await this.#end();
-    this.#restartCount += 1;
-    this.#lastRestart = { at: new Date().toISOString(), reason };
+    this.#status.countRestart(reason);
     try {
-      await this.#launch(this.#generation, this.#snapshots, "start");
+      await this.#launch(this.#generation, this.#snapshots.current, "start");
     } catch (error) {
       await this.#end();
-      this.#fail(error);
+      // The number of restarts is bounded, and so is this.
+      await this.#recover(error);
     }
-  }
-
-  /** Reads the states of all services, so that a restart goes on with them. */
-  async #snapshot(): Promise<void> {
-    if (this.#running === undefined) return;
-    const { suspendTimeoutMs } = this.config;
-    const { snapshots } = await this.#running.connection.request(
-      "snapshot",
-      { timeoutMs: suspendTimeoutMs },
-      suspendTimeoutMs + graceMs,
-    );
-    this.#snapshots = snapshots;
   }
 
   async #end(): Promise<void> {
     this.#endProbation();
     this.#code.stopSettling();
+    this.#snapshots.stop();
     const running = this.#running;
     this.#running = undefined;
     if (running === undefined) return;
     await running.kill();
-  }
-
-  #change(to: AppState, reason?: string): void {
-    if (this.#state === to) return;
-    const from = this.#state;
-    this.#state = nextState(from, to);
-    this.#reason = reason;
-    this.#updatedAt = new Date();
-    this.#emit({ type: "app.state", state: to, from, ...(reason === undefined ? {} : { reason }) });
-  }
-
-  #fail(error: unknown): void {
-    this.#change("error", messageOf(error));
   }
 }

@@ -1,17 +1,26 @@
 import { messageOf } from "@atoll/host";
+import { isSandboxError, SandboxError } from "@atoll/protocol";
 import type { Diagnostic } from "../compiler/artifact.ts";
 import type { SourcePlaces } from "../compiler/source-places.ts";
 import type { LiveEventBody, ReloadPhase } from "../events/live-event.ts";
 import { RequestFailed } from "../wire/connection.ts";
 
 /** A reload that changed nothing: the app goes on with the code and the states of before. */
-export class ReloadFailed extends Error {
-  override readonly name = "ReloadFailed";
+export class ReloadFailed extends SandboxError {
   readonly phase: ReloadPhase;
   readonly diagnostics: readonly Diagnostic[];
 
   constructor(phase: ReloadPhase, message: string, diagnostics: readonly Diagnostic[], cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause });
+    const failure = cause instanceof RequestFailed ? { failure: cause.error.code } : {};
+    const isCompile = phase === "compile" || phase === "scan";
+    const isDenied = isSandboxError(cause, "permission_denied");
+    super(isDenied ? "permission_denied" : isCompile ? "compile_failed" : "reload_failed", message, {
+      suggestion:
+        (isDenied ? cause.suggestion : undefined) ??
+        (isCompile ? "Correct the code, and reload." : "Correct the module or the migration, and reload."),
+      details: { phase, diagnostics, ...failure, ...(phase === "scan" ? { kind: "security" } : {}) },
+      cause,
+    });
     this.phase = phase;
     this.diagnostics = diagnostics;
   }

@@ -1,10 +1,12 @@
+import { importRules } from "@atoll/guard";
+import { SandboxError, type SecurityProfile } from "@atoll/protocol";
 import type { Artifact } from "../compiler/artifact.ts";
 import { ModuleGraph } from "../graph/module-graph.ts";
-import type { AppHost, AppProcess } from "../isolation/app-host.ts";
+import type { AppEnd, AppHost, AppProcess } from "../isolation/app-host.ts";
 import { runtimeBundle } from "../isolation/runtime-bundle.ts";
 import { Connection, type RuntimeEvent } from "../wire/connection.ts";
 import { decode, encode } from "../wire/encode.ts";
-import type { Reply, ServiceSnapshot } from "../wire/protocol.ts";
+import type { Params, Reply, ServiceSnapshot } from "../wire/protocol.ts";
 import type { AppConfig, AppInfo } from "./app-options.ts";
 import { describeEnd } from "./describe.ts";
 
@@ -16,12 +18,13 @@ interface Launch {
   id: string;
   folder: string;
   config: AppConfig;
+  profile: SecurityProfile;
   host: AppHost;
   onEvent: (event: RuntimeEvent) => void;
   /** Turns the places in stacks into those of the sources. */
   mapStack: (stack: string) => string;
   /** Called once with the reason, however the process ends. */
-  onEnd: (app: RunningApp, reason: string) => void;
+  onEnd: (app: RunningApp, error: SandboxError) => void;
 }
 
 /** The process of an app. It is pinged, and killed when it does not answer. */
@@ -29,10 +32,13 @@ export class RunningApp {
   readonly connection: Connection;
   readonly process: AppProcess;
   readonly #config: AppConfig;
+  readonly #profile: SecurityProfile;
   readonly #heartbeat: NodeJS.Timeout;
   #isStarted = false;
+  #isSilent = false;
 
-  private constructor(process: AppProcess, { config, onEvent, onEnd, mapStack }: Launch) {
+  private constructor(process: AppProcess, { config, profile, onEvent, onEnd, mapStack }: Launch) {
+    this.#profile = profile;
     this.process = process;
     this.#config = config;
     this.connection = new Connection(process, onEvent, mapStack);
@@ -40,7 +46,7 @@ export class RunningApp {
     this.#heartbeat.unref();
     void process.ended.then((end) => {
       clearInterval(this.#heartbeat);
-      onEnd(this, describeEnd(end, process.stderrTail()));
+      onEnd(this, this.#whyEnded(end));
     });
   }
 
@@ -63,12 +69,15 @@ export class RunningApp {
     const { entry } = this.#config;
     const graph = new ModuleGraph(modules);
     const artifacts = graph.loadOrder(entry).flatMap((module) => graph.artifact(module) ?? []);
-    await this.connection.request("load", { generation, entry, artifacts }, startTimeoutMs);
+    const imports = importRules(this.#profile);
+    const load = { generation, entry, artifacts, ...(imports === undefined ? {} : { imports }) };
+    await this.connection.request("load", load, startTimeoutMs);
     await this.connection.request("start", { snapshots: [...snapshots] }, startTimeoutMs);
     this.#isStarted = true;
   }
 
-  async call(service: string, name: string, argument: unknown, timeoutMs: number): Promise<unknown> {
+  async call(service: string, name: string, argument: unknown, askedMs: number): Promise<unknown> {
+    const timeoutMs = this.#within(askedMs);
     const params = { service, name, argument: encode(argument), timeoutMs };
     return decode((await this.connection.request("call", params, timeoutMs + graceMs)).value);
   }
@@ -78,13 +87,19 @@ export class RunningApp {
   }
 
   /** Runs an exported function of a module. */
-  async run(module: string, name: string, parameters: readonly unknown[], timeoutMs: number): Promise<unknown> {
+  async run(module: string, name: string, parameters: readonly unknown[], askedMs: number): Promise<unknown> {
+    const timeoutMs = this.#within(askedMs);
     const params = { module, export: name, arguments: encode(parameters), timeoutMs };
     return decode((await this.connection.request("run", params, timeoutMs + graceMs)).value);
   }
 
-  inspect(): Promise<Reply<"inspect">> {
-    return this.connection.request("inspect", {}, graceMs);
+  inspect(options: Params<"inspect"> = {}): Promise<Reply<"inspect">> {
+    // A full collection of garbage may take its time.
+    return this.connection.request("inspect", options, startTimeoutMs);
+  }
+
+  async inject(service: string, fault: Params<"fault">["fault"]): Promise<void> {
+    await this.connection.request("fault", { service, fault }, graceMs);
   }
 
   async ports(): Promise<AppInfo["ports"]> {
@@ -101,12 +116,35 @@ export class RunningApp {
     await this.process.kill();
   }
 
+  /** The profile bounds the time of each call. */
+  #within(timeoutMs: number): number {
+    return Math.min(timeoutMs, this.#profile.limits.runTimeMs ?? timeoutMs);
+  }
+
+  #whyEnded(end: AppEnd): SandboxError {
+    const { failure } = this.connection;
+    if (failure?.code === "guest_violation") return failure;
+    const { unresponsiveMs } = this.#config.limits;
+    if (this.#isSilent) {
+      return new SandboxError("guest_silent", `it was blocked for longer than ${unresponsiveMs} ms`, {
+        suggestion: "Look for a loop without an `await`, or raise limits.unresponsiveMs.",
+      });
+    }
+    const reason = describeEnd(end, this.process.stderrTail());
+    return end.kind === "oom"
+      ? new SandboxError("limit_reached", reason, { suggestion: "Raise limits.memoryBytes, or look for a leak." })
+      : new SandboxError("sandbox_ended", reason);
+  }
+
   async #ping(): Promise<void> {
     if (!this.#isStarted) return;
     const { unresponsiveMs } = this.#config.limits;
     const ping = (): Promise<unknown> => this.connection.request("ping", {}, unresponsiveMs);
     // What follows is the same as for any other end of the process.
-    const kill = (): Promise<void> => this.process.kill();
+    const kill = (): Promise<void> => {
+      this.#isSilent = true;
+      return this.process.kill();
+    };
     await ping().catch(async () => {
       if (this.process.reachable === undefined) return kill();
       await this.process.reachable();

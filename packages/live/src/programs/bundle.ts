@@ -31,6 +31,7 @@ export async function bundleProgram(name: string, source: URL, cacheDir: string)
     platform: "node",
     format: "esm",
     target: "node20.19",
+    conditions: ["source"],
     plugins: [native],
     minifySyntax: true,
     minifyWhitespace: true,

@@ -31,3 +31,16 @@ export function guarded<T>(work: () => T, timeoutMs: number): T {
   if (result === undefined) throw new Error("nothing was run");
   return result.value;
 }
+
+/** Rejects when what was awaited does not come in time, so that nothing waits for ever. */
+export async function within<T>(awaited: T | Promise<T>, timeoutMs: number, what: string): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_resolve, reject) => {
+    timer = setTimeout(() => reject(new Interrupted(`${what} was not done within ${timeoutMs} ms`)), timeoutMs);
+  });
+  try {
+    return await Promise.race([awaited, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

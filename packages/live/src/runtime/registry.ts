@@ -1,7 +1,9 @@
+import { isBuiltin } from "node:module";
 import { pathToFileURL } from "node:url";
 import { Script } from "node:vm";
 import type { Artifact } from "../compiler/artifact.ts";
-import { guarded } from "./guard.ts";
+import { guarded, within } from "./guard.ts";
+import type { ImportGuard } from "./import-guard.ts";
 
 export type Namespace = Readonly<Record<string, unknown>>;
 
@@ -43,6 +45,8 @@ export interface Undo {
 }
 
 const evaluationTimeoutMs = 5_000;
+/** The time that a long evaluation of many modules takes before others have their turn. */
+const turnMs = 20;
 
 /** The modules of the app. Each is bound late to those that it imports. */
 export class ModuleRegistry {
@@ -54,6 +58,8 @@ export class ModuleRegistry {
   /** `file:` URL of the folder of the app, for packages and for `import.meta.url`. */
   readonly #folder: string;
   readonly #builtins: Readonly<Record<string, Namespace>>;
+  /** Keeps the app to the modules that its profile allows. */
+  imports: ImportGuard | undefined;
 
   constructor(folder: string, builtins: Readonly<Record<string, Namespace>>) {
     this.#folder = folder.endsWith("/") ? folder : `${folder}/`;
@@ -83,13 +89,20 @@ export class ModuleRegistry {
       instances.set(module, { artifact, exports: Object.create(null) as Namespace, bindings: new Map() });
     }
     const scope: Scope = { staged: instances };
+    const pause = pauses();
     const runs: { module: string; body: AsyncGenerator<void> }[] = [];
     for (const [module, instance] of instances) {
+      await pause();
       runs.push({ module, body: await this.#begin(instance, instances, scope) });
     }
     for (const { module, body } of runs) {
+      await pause();
       try {
-        await guarded(() => body.next(), evaluationTimeoutMs);
+        await within(
+          guarded(() => body.next(), evaluationTimeoutMs),
+          evaluationTimeoutMs,
+          "its top-level await",
+        );
       } catch (error) {
         throw Object.assign(asError(error), { module });
       }
@@ -183,6 +196,8 @@ export class ModuleRegistry {
   async #native(specifier: string): Promise<Namespace> {
     const builtin = this.#builtins[specifier];
     if (builtin !== undefined) return builtin;
+    this.imports?.check(specifier);
+    if (!isBuiltin(specifier)) await this.imports?.guardPackages();
     if (specifier.startsWith("node:")) return (await import(specifier)) as Namespace;
     return (await import(import.meta.resolve(specifier, this.#folder))) as Namespace;
   }
@@ -199,6 +214,16 @@ function registerOf(exports: Namespace): Register {
     }
   };
   return Object.assign(register, { all });
+}
+
+/** Lets everything else in the process go on, now and then: services answer while many modules are evaluated. */
+function pauses(): () => Promise<void> {
+  let lastAt = performance.now();
+  return async () => {
+    if (performance.now() - lastAt < turnMs) return;
+    await new Promise((resolve) => setImmediate(resolve));
+    lastAt = performance.now();
+  };
 }
 
 export const folderUrl = (folder: string): string => pathToFileURL(`${folder}/`).href;

@@ -1,7 +1,10 @@
+import { setFlagsFromString } from "node:v8";
+import { Script } from "node:vm";
 import * as app from "../app/index.ts";
 import { decode, encode } from "../wire/encode.ts";
 import type { FromRuntime, Params, Reply, RequestName, RuntimeError } from "../wire/protocol.ts";
 import { guarded } from "./guard.ts";
+import { ImportGuard } from "./import-guard.ts";
 import { ModuleRegistry } from "./registry.ts";
 import { RuntimeFailure } from "./runtime-failure.ts";
 import { messageOf, type ServiceProcess } from "./service-process.ts";
@@ -10,18 +13,18 @@ import { System, type Emit } from "./system.ts";
 
 type Handlers = { [N in RequestName]: (params: Params<N>) => Promise<Reply<N>> | Reply<N> };
 
-const runTurnMs = 30_000;
-
 /** Answers the requests of the host. */
 export class Runtime {
   readonly #registry: ModuleRegistry;
   readonly #system: System;
+  readonly #emit: Emit;
   #swap: Swap | undefined;
   #entry = "";
 
   constructor(folder: string, emit: Emit) {
     this.#registry = new ModuleRegistry(folder, { "@atoll/live/app": app });
     this.#system = new System(this.#registry, emit);
+    this.#emit = emit;
   }
 
   async answer(n: number, name: string, params: unknown): Promise<Extract<FromRuntime, { t: "reply" | "error" }>> {
@@ -35,8 +38,12 @@ export class Runtime {
   }
 
   readonly #handlers: Handlers = {
-    load: async ({ generation, entry, artifacts }) => {
+    load: async ({ generation, entry, artifacts, imports }) => {
       this.#entry = entry;
+      if (imports !== undefined && this.#registry.imports === undefined) {
+        this.#registry.imports = new ImportGuard(imports, (what, why) => this.#emit({ t: "denied", what, why }));
+        this.#registry.imports.install();
+      }
       const order = artifacts.map(({ module }) => module);
       try {
         this.#registry.commit(await this.#registry.stage(generation, artifacts, order, []));
@@ -59,13 +66,13 @@ export class Runtime {
       this.#service(service).cast(name, decode(argument));
       return {};
     },
-    run: async ({ module, export: key, arguments: given }) => {
+    run: async ({ module, export: key, arguments: given, timeoutMs }) => {
       const work = this.#registry.exports(module)?.[key];
       if (typeof work !== "function") throw new RuntimeFailure("not_found", `${module} exports no function ${key}`);
       try {
         const parameters = decode(given) as unknown[];
         return {
-          value: encode(await guarded(() => (work as (...all: unknown[]) => unknown)(...parameters), runTurnMs)),
+          value: encode(await guarded(() => (work as (...all: unknown[]) => unknown)(...parameters), timeoutMs)),
         };
       } catch (error) {
         throw new RuntimeFailure("handler_failed", messageOf(error), { cause: error });
@@ -83,13 +90,24 @@ export class Runtime {
       this.#swapper().settle();
       return {};
     },
-    snapshot: async ({ timeoutMs }) => {
-      const services = this.#system.services();
-      return { snapshots: await Promise.all(services.map((service) => snapshotBetweenMessages(service, timeoutMs))) };
+    snapshot: async ({ timeoutMs, skipsBusy = false }) => {
+      const taken = this.#system.services().map(async (service) => {
+        try {
+          return [await snapshotBetweenMessages(service, timeoutMs)];
+        } catch (error) {
+          if (skipsBusy) return [];
+          throw error;
+        }
+      });
+      return { snapshots: (await Promise.all(taken)).flat() };
     },
-    inspect: () => ({
+    fault: ({ service, fault }) => {
+      this.#service(service).inject(fault);
+      return {};
+    },
+    inspect: ({ collectGarbage: isCollected = false }) => ({
       generation: this.#swap?.generation ?? 0,
-      heapBytes: process.memoryUsage().heapUsed,
+      heapBytes: isCollected ? liveHeapBytes() : process.memoryUsage().heapUsed,
       services: this.#system.services().map((service) => ({
         name: service.name,
         state: service.status === "ended" ? "stopping" : service.status,
@@ -120,6 +138,13 @@ export class Runtime {
   }
 }
 
+/** What is in use after a full collection. The function for that exists only with a flag, which can be set late. */
+function liveHeapBytes(): number {
+  setFlagsFromString("--expose-gc");
+  (new Script("gc").runInNewContext() as () => void)();
+  return process.memoryUsage().heapUsed;
+}
+
 async function snapshotBetweenMessages(service: ServiceProcess, timeoutMs: number) {
   const wasSuspended = service.status === "suspended";
   try {
@@ -134,11 +159,17 @@ function runtimeError(error: unknown): RuntimeError {
   const stack = stackOf(error);
   const known = error instanceof RuntimeFailure ? error : undefined;
   return {
-    code: known?.code ?? "handler_failed",
+    code: isDenied(error) ? "permission_denied" : (known?.code ?? "handler_failed"),
     message: messageOf(error),
     ...(stack === undefined ? {} : { stack }),
     ...(known?.service === undefined ? {} : { service: known.service }),
   };
+}
+
+/** Also in a thread of the module loader, where the class is another one. */
+function isDenied(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return (error as { code?: unknown }).code === "permission_denied" || isDenied(error.cause);
 }
 
 /** The stack of the app's own error, where one caused this. */

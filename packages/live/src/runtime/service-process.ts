@@ -7,7 +7,8 @@ import {
   type SupervisorRef,
   type Timer,
 } from "../app/service.ts";
-import { guarded } from "./guard.ts";
+import { guarded, within } from "./guard.ts";
+import { KeptThings } from "./kept-things.ts";
 import { RuntimeFailure } from "./runtime-failure.ts";
 
 /** Where the code of a service is found, in whatever version is current. */
@@ -17,6 +18,8 @@ export interface Location {
 }
 
 export type AnyService = ServiceDefinition;
+
+export type Fault = { kind: "crash" } | { kind: "delay"; ms: number };
 
 /** What a service goes on from after a restart of the process. */
 export interface Restored {
@@ -45,7 +48,10 @@ export interface ServiceSystem {
 }
 
 const maxMailbox = 10_000;
+/** The limit of the part up to the first `await`, during which nothing else can run. */
 const initTurnMs = 5_000;
+/** The limit of all of `init`, and of all of `open`. */
+const initMs = 20_000;
 const defaultCallTimeoutMs = 5_000;
 
 /** Thrown by a handler to refuse a request: the caller gets the message, and the service goes on. */
@@ -69,8 +75,10 @@ export class ServiceProcess {
   #busy = false;
   readonly #idle: (() => void)[] = [];
   #exiting: ExitReason | undefined;
+  /** How much later the next message is handled, for tests. */
+  #delayMs = 0;
   readonly #timers = new Set<NodeJS.Timeout>();
-  readonly #kept = new Map<string, { thing: Promise<object>; dispose: ((thing: never) => unknown) | undefined }>();
+  readonly #kept = new KeptThings();
   readonly #endListeners = new Set<(reason: ExitReason) => void>();
   #context: Context | undefined;
 
@@ -100,14 +108,19 @@ export class ServiceProcess {
   async start(restored?: Restored): Promise<void> {
     const definition = this.#system.definition(this.location);
     if (restored === undefined) {
-      this.state = checkedState(await guarded(() => definition.init(this.argument, this.context), initTurnMs));
+      const made = guarded(() => definition.init(this.argument, this.context), initTurnMs);
+      this.state = checkedState(await within(made, initMs, "init"));
       this.version = definition.version ?? 1;
     } else {
       this.state = restored.state;
       this.version = restored.version;
       for (const { name, argument } of restored.mailbox) this.#mailbox.push({ kind: "cast", name, argument });
     }
-    await guarded(() => definition.open?.(this.state, this.context), initTurnMs);
+    await within(
+      guarded(() => definition.open?.(this.state, this.context), initTurnMs),
+      initMs,
+      "open",
+    );
     if (this.status === "starting") this.status = "running";
     this.#pump();
   }
@@ -134,6 +147,17 @@ export class ServiceProcess {
   /** The casts that wait. Calls are left out: their callers get an error when the process ends, and may try again. */
   waitingCasts(): { name: string; argument: unknown }[] {
     return this.#mailbox.flatMap(({ kind, name, argument }) => (kind === "cast" ? [{ name, argument }] : []));
+  }
+
+  /** Fails on purpose: ends as after an error in a handler, or handles its next message late. */
+  inject(fault: Fault): void {
+    if (fault.kind === "delay") {
+      this.#delayMs = fault.ms;
+      return;
+    }
+    const reason = errorReason(new Error("a crash that was injected"));
+    this.#exiting ??= reason;
+    if (!this.#busy) void this.stop(reason, initTurnMs);
   }
 
   /** Resolves between two messages, after which none is handled until `resume`. */
@@ -240,6 +264,7 @@ export class ServiceProcess {
         else message.reject(failure);
         return;
       }
+      if (this.#delayMs > 0) await this.#delay();
       const call = handler as (state: object, argument: unknown, context: Context) => unknown;
       const reply = await call(this.state, message.argument, this.context);
       message.resolve?.(copy(reply));
@@ -249,6 +274,12 @@ export class ServiceProcess {
       this.#exiting ??= errorReason(error);
       if (this.status === "running" || this.status === "suspended") this.status = "stopping";
     }
+  }
+
+  #delay(): Promise<void> {
+    const ms = this.#delayMs;
+    this.#delayMs = 0;
+    return new Promise((resolve) => setTimeout(resolve, ms));
   }
 
   async #end(reason: ExitReason, terminate: boolean): Promise<void> {
@@ -269,22 +300,12 @@ export class ServiceProcess {
     for (const { name, reject } of pending) {
       reject?.(new RuntimeFailure("not_found", `Cannot answer ${name}: ${this.name} has ended`));
     }
-    await this.#disposeKept();
+    await this.#kept.disposeAll((error) =>
+      this.#system.warn(this.name, `Cannot dispose of what it kept: ${messageOf(error)}`),
+    );
     const listeners = [...this.#endListeners];
     this.#endListeners.clear();
     for (const listener of listeners) listener(reason);
-  }
-
-  async #disposeKept(): Promise<void> {
-    const kept = [...this.#kept.values()];
-    this.#kept.clear();
-    for (const { thing, dispose } of kept.toReversed()) {
-      try {
-        await disposeOf(await thing, dispose);
-      } catch (error) {
-        this.#system.warn(this.name, `Cannot dispose of what it kept: ${messageOf(error)}`);
-      }
-    }
   }
 
   #newContext(): Context {
@@ -296,7 +317,7 @@ export class ServiceProcess {
       every: (ms, cast, argument) => this.#timer(ms, true, cast, argument),
       link: (other) => this.#link(other),
       monitor: (other) => this.#monitor(other),
-      keep: (name, make, dispose) => this.#keep(name, make, dispose),
+      keep: (name, make, dispose) => this.#kept.keep(name, make, dispose),
       exit: (reason = { kind: "normal" }) => {
         this.#exiting ??= reason;
         if (!this.#busy) void this.stop(reason, initTurnMs);
@@ -357,16 +378,6 @@ export class ServiceProcess {
     }
     return { cancel: target.onEnd(report) };
   }
-
-  #keep<T extends object>(name: string, make: () => T | Promise<T>, dispose?: (thing: T) => unknown): Promise<T> {
-    const known = this.#kept.get(name);
-    if (known !== undefined) return known.thing as Promise<T>;
-    const thing = Promise.resolve(make());
-    this.#kept.set(name, { thing, dispose: dispose });
-    // What could not be made can be tried again.
-    thing.catch(() => this.#kept.delete(name));
-    return thing;
-  }
 }
 
 export const isService = (value: unknown): value is AnyService =>
@@ -393,15 +404,3 @@ export const errorReason = (error: unknown): ExitReason => ({
   message: messageOf(error),
   ...(error instanceof Error && error.stack !== undefined ? { stack: error.stack } : {}),
 });
-
-async function disposeOf(thing: object, dispose: ((thing: never) => unknown) | undefined): Promise<void> {
-  if (dispose !== undefined) {
-    await dispose(thing as never);
-    return;
-  }
-  const disposable = thing as Partial<AsyncDisposable & Disposable> & { close?: () => unknown; end?: () => unknown };
-  await (disposable[Symbol.asyncDispose]?.() ??
-    disposable[Symbol.dispose]?.() ??
-    disposable.close?.() ??
-    disposable.end?.());
-}

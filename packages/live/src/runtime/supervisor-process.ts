@@ -13,6 +13,9 @@ import type { System } from "./system.ts";
 const defaultShutdownMs = 5_000;
 const defaults = { strategy: "one-for-one", maxRestarts: 3, withinMs: 5_000 } as const;
 
+/** Whether a child of this name starts the same by both specs. */
+export type SameStart = (name: string, before: ChildSpec, after: ChildSpec) => boolean;
+
 interface Child {
   spec: ChildSpec;
   name: string;
@@ -107,18 +110,24 @@ export class SupervisorProcess {
     assertUniqueIds(definition.children);
     const started: string[] = [];
     const stopped: string[] = [];
-    const before = new Map(this.#children.map((child) => [child.spec.id, child]));
-    const wanted = new Set(definition.children.map(({ id }) => id));
+    const kept = new Map<string, Child>();
+    const wanted = new Map(definition.children.map((spec) => [spec.id, spec]));
     this.definition = definition;
     for (const child of this.#children.toReversed()) {
-      if (wanted.has(child.spec.id)) continue;
+      const spec = wanted.get(child.spec.id);
+      if (spec !== undefined && this.#system.isSameStart(child.name, child.spec, spec)) {
+        kept.set(spec.id, child);
+        continue;
+      }
+      // The list always has what there is, so that going back after a failure finds the rest.
+      this.#children = this.#children.filter((other) => other !== child);
       await this.#stopChild(child);
       stopped.push(child.name);
     }
     const next: Child[] = [];
     for (const spec of definition.children) {
-      const known = before.get(spec.id);
-      if (known !== undefined && this.#system.isSameStart(known.name, known.spec, spec)) {
+      const known = kept.get(spec.id);
+      if (known !== undefined) {
         known.spec = spec;
         next.push(known);
         const [code] = spec.start;
@@ -129,17 +138,27 @@ export class SupervisorProcess {
         }
         continue;
       }
-      if (known !== undefined) {
-        await this.#stopChild(known);
-        stopped.push(known.name);
-      }
       const child = this.#newChild(spec);
-      next.push(child);
       await this.#startChild(child);
+      this.#children = [...this.#children, child];
+      next.push(child);
       started.push(child.name);
     }
     this.#children = next;
     return { started, stopped };
+  }
+
+  /** The services that a new definition would end. `isSame` says whether two specs start the same. */
+  leaving(definition: SupervisorDefinition, isSame: SameStart): ServiceProcess[] {
+    const wanted = new Map(definition.children.map((spec) => [spec.id, spec]));
+    return this.#children.flatMap(({ spec, name, process }) => {
+      const next = wanted.get(spec.id);
+      const stays = next !== undefined && isSame(name, spec, next);
+      if (process instanceof ServiceProcess) return stays ? [] : [process];
+      if (process === undefined) return [];
+      const [code] = next?.start ?? [];
+      return stays && isSupervisor(code) ? process.leaving(code, isSame) : process.services();
+    });
   }
 
   services(): ServiceProcess[] {

@@ -8,17 +8,22 @@ import { checkedState, isService, messageOf, type ServiceProcess } from "./servi
 import { isSupervisor } from "./supervisor-process.ts";
 import type { System } from "./system.ts";
 
-interface Captured {
+interface Captured extends Saved {
   service: ServiceProcess;
+}
+
+interface Saved {
   state: object;
   version: number | string;
+  /** For a service that the swap ended: it has to begin with this. */
+  snapshot: ServiceSnapshot;
 }
 
 /** What is needed to go back to the generation before a commit. */
 interface Committed {
   generation: number;
   undo: Undo;
-  states: Map<string, { state: object; version: number | string }>;
+  states: Map<string, Saved>;
   root: SupervisorDefinition;
 }
 
@@ -30,6 +35,7 @@ export class Swap {
   readonly #system: System;
   readonly #entry: string;
   #staged: Staged | undefined;
+  #suspended: readonly ServiceProcess[] = [];
   #captured: Captured[] = [];
   #committed: Committed | undefined;
   generation: number;
@@ -47,16 +53,22 @@ export class Swap {
     } catch (error) {
       throw new RuntimeFailure("load_failed", `Cannot load ${moduleOf(error)}: ${messageOf(error)}`, { cause: error });
     }
-    return { affected: this.#affected(this.#staged).map(({ name }) => name) };
+    try {
+      return { affected: this.#affected(this.#staged).map(({ name }) => name) };
+    } catch (error) {
+      this.abort();
+      throw error;
+    }
   }
 
   async capture({ generation, suspendTimeoutMs }: Params<"capture">): Promise<Reply<"capture">> {
     const staged = this.#expect(generation);
     const services = this.#affected(staged);
+    this.#suspended = services;
     try {
       await Promise.all(services.map((service) => service.suspend(suspendTimeoutMs)));
       this.#captured = services.map((service) => capturedOf(service));
-      return { snapshots: services.map((service) => snapshotOf(service)) };
+      return { snapshots: this.#captured.map(({ snapshot }) => snapshot) };
     } catch (error) {
       this.abort();
       throw error;
@@ -75,7 +87,7 @@ export class Swap {
       this.#committed = {
         generation: this.generation,
         undo,
-        states: new Map(this.#captured.map(({ service, state, version }) => [service.name, { state, version }])),
+        states: new Map(this.#captured.map(({ service, ...saved }) => [service.name, saved])),
         root: before,
       };
       this.generation = staged.generation;
@@ -111,8 +123,11 @@ export class Swap {
       }
     };
     restore();
+    const ended = [...states].filter(([name]) => this.#system.find(name) === undefined);
+    this.#system.restoreAtStart(ended.map(([, { snapshot }]) => snapshot));
     if (this.#system.root === undefined) await this.#system.start(this.#entry, []);
     else await this.#system.root.applyDefinition(root);
+    this.#system.restoreAtStart([]);
     // Services that were started again in between began with their first state.
     restore();
     this.#finish();
@@ -128,17 +143,30 @@ export class Swap {
     throw new RuntimeFailure("unknown_generation", `Generation ${generation} was not prepared`);
   }
 
-  /** Services whose own module is evaluated again. Others find new code of their helpers at the next use. */
+  /**
+   * Services whose own module is evaluated again, and those that the new supervision tree ends. Others find new code of
+   * their helpers at the next use.
+   */
   #affected(staged: Staged): ServiceProcess[] {
-    return this.#system
+    const { instances, removed } = staged;
+    const root = this.#rootOf(staged);
+    const exportsOf = new Map([...instances].map(([module, { exports }]) => [module, exports]));
+    const leaving =
+      root === undefined
+        ? []
+        : this.#system.root?.leaving(root, (name, before, after) =>
+            this.#system.isSameStart(name, before, after, exportsOf),
+          );
+    const all = this.#system
       .services()
-      .filter(({ location }) => staged.instances.has(location.module) || staged.removed.includes(location.module));
+      .filter(({ location }) => instances.has(location.module) || removed.includes(location.module));
+    return [...new Set([...all, ...(leaving ?? [])])];
   }
 
   #migrateAll(
     staged: Staged,
     options: Params<"commit"> & { decodedExtra: unknown },
-  ): (Captured & { isMigrated: boolean })[] {
+  ): (Omit<Captured, "snapshot"> & { isMigrated: boolean })[] {
     const exportsOf = (module: string): Namespace | undefined =>
       staged.instances.get(module)?.exports ?? this.#system.registry.exports(module);
     const migration = options.migration === undefined ? undefined : migrationOf(options.migration, exportsOf);
@@ -178,8 +206,8 @@ export class Swap {
   }
 
   #finish(): void {
-    for (const { service } of this.#captured) service.resume();
-    if (this.#staged !== undefined) for (const service of this.#affected(this.#staged)) service.resume();
+    for (const service of this.#suspended) service.resume();
+    this.#suspended = [];
     this.#captured = [];
     this.#staged = undefined;
   }
@@ -206,8 +234,10 @@ export function snapshotOf(service: ServiceProcess): ServiceSnapshot {
 
 function capturedOf(service: ServiceProcess): Captured {
   try {
-    return { service, state: structuredClone(service.state), version: service.version };
+    const { state, version } = service;
+    return { service, state: structuredClone(state), version, snapshot: snapshotOf(service) };
   } catch (error) {
+    if (error instanceof RuntimeFailure) throw error;
     throw new RuntimeFailure("uncloneable_state", `Cannot copy the state of ${service.name}: ${messageOf(error)}`, {
       service: service.name,
     });

@@ -3,7 +3,7 @@ import type { ChildSpec, ExitReason, StartableService, SupervisorDefinition, Sup
 import { decode } from "../wire/encode.ts";
 import type { FromRuntime, ServiceSnapshot } from "../wire/protocol.ts";
 import { migratedState } from "./migrate.ts";
-import type { ModuleRegistry } from "./registry.ts";
+import type { ModuleRegistry, Namespace } from "./registry.ts";
 import { RuntimeFailure } from "./runtime-failure.ts";
 import {
   checkedState,
@@ -41,7 +41,7 @@ export class System implements ServiceSystem {
 
   /** Starts the supervision tree of the entry module. */
   async start(entry: string, snapshots: readonly ServiceSnapshot[]): Promise<void> {
-    this.#restored = new Map(snapshots.map((snapshot) => [snapshot.name, snapshot]));
+    this.restoreAtStart(snapshots);
     const root = new SupervisorProcess(this, "root", "", this.rootDefinition(entry));
     this.#root = root;
     this.addSupervisor(root);
@@ -110,9 +110,9 @@ export class System implements ServiceSystem {
   }
 
   /** Finds which module exports a definition, so that its later versions are found, too. */
-  locate(definition: StartableService, name: string): Location {
-    for (const module of this.registry.modules()) {
-      for (const [key, value] of Object.entries(this.registry.exports(module) ?? {})) {
+  locate(definition: StartableService, name: string, staged: ReadonlyMap<string, Namespace> = new Map()): Location {
+    for (const module of new Set([...staged.keys(), ...this.registry.modules()])) {
+      for (const [key, value] of Object.entries(staged.get(module) ?? this.registry.exports(module) ?? {})) {
         if (value === definition) return { module, export: key };
       }
     }
@@ -120,15 +120,21 @@ export class System implements ServiceSystem {
   }
 
   /** Compares where two specs get their code and arguments from: the objects of two versions are never identical. */
-  isSameStart(name: string, before: ChildSpec, after: ChildSpec): boolean {
+  isSameStart(name: string, before: ChildSpec, after: ChildSpec, staged?: ReadonlyMap<string, Namespace>): boolean {
     const [oldCode, oldArgument] = before.start;
     const [newCode, newArgument] = after.start;
     if (isSupervisor(oldCode) || isSupervisor(newCode)) return isSupervisor(oldCode) && isSupervisor(newCode);
     const service = this.#services.get(name);
     if (service === undefined) return oldCode === newCode && isDeepStrictEqual(oldArgument, newArgument);
     return (
-      isDeepStrictEqual(service.location, this.locate(newCode, name)) && isDeepStrictEqual(oldArgument, newArgument)
+      isDeepStrictEqual(service.location, this.locate(newCode, name, staged)) &&
+      isDeepStrictEqual(oldArgument, newArgument)
     );
+  }
+
+  /** Services of these names begin with these states and messages when they are started next. */
+  restoreAtStart(snapshots: readonly ServiceSnapshot[]): void {
+    this.#restored = new Map(snapshots.map((snapshot) => [snapshot.name, snapshot]));
   }
 
   /** The snapshot that a service begins with after a restart of the process, once. */

@@ -1,9 +1,12 @@
 import { SandboxError } from "@atoll/protocol";
-import type { Artifact } from "../compiler/artifact.ts";
+import type { Artifact, Diagnostic } from "../compiler/artifact.ts";
 import { sourceOf } from "../compiler/source-places.ts";
 import { bounded, type Generation, type History, type ModuleVersion } from "./history.ts";
 import { lineDiff } from "./line-diff.ts";
 import { objectKey, type VersionStore } from "./version-store.ts";
+
+/** The number of diagnostics that are kept of a generation; more say nothing new. */
+const maxDiagnostics = 100;
 
 /** The modules of an app at one time. */
 export type Modules = ReadonlyMap<string, Artifact>;
@@ -65,6 +68,12 @@ export class AppVersions {
     return this.#history.lastGood;
   }
 
+  /** The newest generation that held, other than this one. */
+  goodBeside(number: number): number | undefined {
+    const good = this.#history.generations.filter((each) => each.isGood && each.number !== number);
+    return good.length === 0 ? undefined : Math.max(...good.map((each) => each.number));
+  }
+
   /** The number that these modules have, or would get as a new generation. */
   numberOf(modules: Modules): number {
     return this.#find(modules)?.number ?? this.#history.lastNumber + 1;
@@ -94,6 +103,14 @@ export class AppVersions {
     generation.isGood = true;
     delete generation.failure;
     this.#history.lastGood = number;
+    this.#changed();
+  }
+
+  /** Keeps what was found in a generation. One that was never used has no entry. */
+  attach(number: number, diagnostics: readonly Diagnostic[]): void {
+    const generation = this.#generation(number);
+    if (generation === undefined) return;
+    generation.diagnostics = diagnostics.slice(0, maxDiagnostics);
     this.#changed();
   }
 
@@ -213,17 +230,17 @@ export class AppVersions {
 
   /** The same code is the same version. Its source may differ in what is not code, and then the newer one counts. */
   #addVersion(artifact: Artifact, at: string): number {
-    const { module, sourceSha256, codeSha256, compiler, dependencies } = artifact;
+    const { module, sourceSha256, codeSha256, compiler, dependencies, findings } = artifact;
     const known = (this.#history.modules[module] ??= { lastNumber: 0, versions: [] });
     const version = known.versions.find((each) => each.codeSha256 === codeSha256);
     if (version?.sourceSha256 === sourceSha256) return version.number;
     this.#unsaved.set(objectKey(artifact), artifact);
     if (version !== undefined) {
-      version.sourceSha256 = sourceSha256;
+      Object.assign(version, { sourceSha256, findings });
       return version.number;
     }
     known.lastNumber += 1;
-    known.versions.push({ number: known.lastNumber, sourceSha256, codeSha256, compiler, at, dependencies });
+    known.versions.push({ number: known.lastNumber, sourceSha256, codeSha256, compiler, at, dependencies, findings });
     return known.lastNumber;
   }
 

@@ -1,5 +1,6 @@
+import { Finding } from "@atoll/guard";
 import { z } from "zod";
-import { Dependency } from "../compiler/artifact.ts";
+import { Dependency, Diagnostic } from "../compiler/artifact.ts";
 
 /** The number of generations that are kept, and of versions of each module. */
 const maxHistory = 10;
@@ -13,6 +14,8 @@ export const ModuleVersion = z.strictObject({
   /** When it was first used. */
   at: z.string(),
   dependencies: z.array(Dependency),
+  /** What the scan found; absent in histories that were stored before there was a scan. */
+  findings: z.array(Finding).optional(),
 });
 export type ModuleVersion = z.infer<typeof ModuleVersion>;
 
@@ -26,6 +29,8 @@ export const Generation = z.strictObject({
   cause: z.enum(["start", "request", "watch", "rollback"]),
   /** It held through its probation, or the app started with it. */
   isGood: z.boolean(),
+  /** What the type checker found, once it has looked. */
+  diagnostics: z.array(Diagnostic).optional(),
   /** Why it was left by the app itself. */
   failure: z.string().optional(),
 });

@@ -1,4 +1,4 @@
-import { SandboxError } from "@atoll/protocol";
+import { SandboxError, type ErrorCode } from "@atoll/protocol";
 import type { AppProcess } from "../isolation/app-host.ts";
 import { encodeFrame, FrameReader } from "./frames.ts";
 import {
@@ -9,19 +9,39 @@ import {
   type Reply,
   type RequestName,
   type RuntimeError,
+  type RuntimeErrorCode,
 } from "./protocol.ts";
 
 /** What the runtime reports by itself. */
 export type RuntimeEvent = Exclude<FromRuntime, { t: "hello" | "reply" | "error" }>;
 
+/** The code of the project's table for each failure of the runtime. */
+const codes: Readonly<Record<RuntimeErrorCode, ErrorCode>> = {
+  load_failed: "start_failed",
+  not_found: "not_found",
+  handler_failed: "handler_failed",
+  timed_out: "timed_out",
+  suspend_timeout: "timed_out",
+  uncloneable_state: "unsaveable",
+  migration_failed: "reload_failed",
+  invalid_state: "reload_failed",
+  start_failed: "start_failed",
+  unknown_generation: "invalid_state",
+  too_large: "limit_reached",
+  mailbox_full: "limit_reached",
+  permission_denied: "permission_denied",
+};
+
 /** A request that the runtime refused, with its code. */
-export class RequestFailed extends Error {
-  override readonly name = "RequestFailed";
+export class RequestFailed extends SandboxError {
   readonly error: RuntimeError;
 
   constructor(error: RuntimeError) {
-    super(error.message);
+    const { code, message, service, stack } = error;
+    super(codes[code], message, { details: { failure: code, ...(service === undefined ? {} : { service }) } });
     this.error = error;
+    // The stack of the app's own code says more than that of this connection.
+    if (stack !== undefined) this.stack = stack;
   }
 }
 
@@ -61,6 +81,11 @@ export class Connection {
     });
     this.hello.catch(() => undefined);
     void this.#read();
+  }
+
+  /** Why no more requests are answered, once that is so. */
+  get failure(): SandboxError | undefined {
+    return this.#ended;
   }
 
   /** Rejects with `RequestFailed` if the runtime refuses, and with `timed_out` if it does not answer. */
@@ -121,6 +146,7 @@ export class Connection {
         return;
       case "started":
       case "stopped":
+      case "denied":
       case "ended":
         this.#onEvent(message);
     }

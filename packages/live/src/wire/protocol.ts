@@ -1,3 +1,4 @@
+import type { ImportRules } from "@atoll/guard";
 import { z } from "zod";
 import { Artifact } from "../compiler/artifact.ts";
 
@@ -25,7 +26,13 @@ export type ServiceSnapshot = z.infer<typeof ServiceSnapshot>;
 export const requests = {
   /** Loads all modules of a generation and evaluates them, dependencies first. Nothing is started. */
   load: {
-    params: z.object({ generation: z.int(), entry: z.string(), artifacts: z.array(Artifact) }),
+    params: z.object({
+      generation: z.int(),
+      entry: z.string(),
+      artifacts: z.array(Artifact),
+      /** What the app may import; everything without it. */
+      imports: z.custom<ImportRules>().optional(),
+    }),
     reply: z.object({}),
   },
   /** Starts the supervision tree; services with a snapshot begin with its state, migrated if the version differs. */
@@ -74,9 +81,26 @@ export const requests = {
   revert: { params: z.object({ generation: z.int() }), reply: z.object({ services: z.array(z.string()) }) },
   /** The generation held through its probation: what `revert` needs is dropped. */
   settle: { params: z.object({ generation: z.int() }), reply: z.object({}) },
-  snapshot: { params: z.object({ timeoutMs: z.int() }), reply: z.object({ snapshots: z.array(ServiceSnapshot) }) },
+  /** Saves the states of all services. Those that are busy for longer are left out if `skipsBusy` is set. */
+  snapshot: {
+    params: z.object({ timeoutMs: z.int(), skipsBusy: z.boolean().optional() }),
+    reply: z.object({ snapshots: z.array(ServiceSnapshot) }),
+  },
+  /** Makes a service fail on purpose, for tests. */
+  fault: {
+    params: z.object({
+      service: z.string(),
+      fault: z.discriminatedUnion("kind", [
+        z.object({ kind: z.literal("crash") }),
+        /** The next message is handled so much later. */
+        z.object({ kind: z.literal("delay"), ms: z.int().min(0).max(3_600_000) }),
+      ]),
+    }),
+    reply: z.object({}),
+  },
   inspect: {
-    params: z.object({}),
+    /** `collectGarbage` first frees what is not used, so that `heapBytes` can be compared. */
+    params: z.object({ collectGarbage: z.boolean().optional() }),
     reply: z.object({
       generation: z.int(),
       heapBytes: z.number(),
@@ -115,6 +139,7 @@ export const RuntimeErrorCode = z.enum([
   "unknown_generation",
   "too_large",
   "mailbox_full",
+  "permission_denied",
 ]);
 export type RuntimeErrorCode = z.infer<typeof RuntimeErrorCode>;
 
@@ -146,6 +171,8 @@ export const FromRuntime = z.discriminatedUnion("t", [
   }),
   z.object({ t: z.literal("started"), service: z.string() }),
   z.object({ t: z.literal("stopped"), service: z.string(), reason: z.string() }),
+  /** The app was refused a module or a function that its profile does not allow. */
+  z.object({ t: z.literal("denied"), what: z.string().max(500), why: z.string().max(1_000) }),
   /** The root supervisor gave up. */
   z.object({ t: z.literal("ended"), reason: z.string() }),
 ]);

@@ -1,13 +1,21 @@
 import { EventEmitter, once } from "node:events";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { deadlineAfter } from "@atoll/protocol";
-import { expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { LiveManager } from "../../src/manager/live-manager.ts";
 
 const folder = fileURLToPath(new URL("../../../../examples/apps/chat", import.meta.url));
 const texts = readFileSync(`${folder}/src/texts.ts`, "utf8");
+
+let stateDir: string;
+beforeAll(() => {
+  stateDir = mkdtempSync(join(tmpdir(), "atoll-chat-"));
+});
+afterAll(() => rmSync(stateDir, { recursive: true, force: true }));
 
 /** A person in the chat, with all that they have read. */
 class Person implements Disposable {
@@ -41,7 +49,7 @@ class Person implements Disposable {
 }
 
 async function start(manager: LiveManager): Promise<() => string> {
-  await manager.create("chat", folder);
+  await manager.create("chat", folder, { typeCheck: "off" });
   return () => {
     const [address] = manager.get("chat").ports;
     return `ws://${address?.host}:${address?.hostPort}`;
@@ -49,7 +57,7 @@ async function start(manager: LiveManager): Promise<() => string> {
 }
 
 test("people in the example chat stay connected, and in their rooms, through 100 reloads", async () => {
-  await using manager = new LiveManager();
+  await using manager = new LiveManager({ stateDir });
   const url = await start(manager);
   using ada = new Person(url());
   using alan = new Person(url());
@@ -78,7 +86,7 @@ test("people in the example chat stay connected, and in their rooms, through 100
 });
 
 test("the server of the example chat outlasts a change of its code, and opens again with a new process", async () => {
-  await using manager = new LiveManager();
+  await using manager = new LiveManager({ stateDir });
   const url = await start(manager);
   using ada = new Person(url());
   await expect.poll(() => ada.read.length).toBe(1);

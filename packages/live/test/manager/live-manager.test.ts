@@ -21,6 +21,7 @@ class TestFolder implements AsyncDisposable {
 
   constructor(files: Readonly<Record<string, string>> = { "src/app.ts": app, "src/counter.ts": counter() }) {
     for (const [path, content] of Object.entries(files)) this.write(path, content);
+    this.write("live.json", `{ "typeCheck": "off" }`);
     this.manager.onEvent((event) => this.events.push(event));
   }
 

@@ -37,7 +37,7 @@ class TestApp implements AsyncDisposable {
   }
 
   create(options: object = {}) {
-    return this.manager.create("app", this.path, { entry: "app.ts", probationMs: 0, ...options });
+    return this.manager.create("app", this.path, { entry: "app.ts", typeCheck: "off", probationMs: 0, ...options });
   }
 
   write(path: string, content: string): void {

@@ -26,6 +26,7 @@ export function handMade(
     ),
     exports: [...exports],
     starExports: [],
+    findings: [],
     compiler: "by hand",
   };
 }

@@ -1,3 +1,4 @@
+import { auditRoutes } from "./audit-routes.ts";
 import { commandRoutes } from "./command-routes.ts";
 import { fileRoutes } from "./file-routes.ts";
 import { sandboxRoutes } from "./sandbox-routes.ts";
@@ -10,6 +11,7 @@ export const routes = {
   ...commandRoutes,
   ...fileRoutes,
   ...snapshotRoutes,
+  ...auditRoutes,
   ...serverRoutes,
 } as const;
 export type RouteName = keyof typeof routes;

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { EgressPolicy } from "../egress.ts";
+import { IsolateSandbox } from "../isolation.ts";
 import {
   CheckpointList,
   CreateSandboxBody,
@@ -18,6 +19,7 @@ import {
   UpdateSandbox,
   UsageInfo,
 } from "../sandbox-api.ts";
+import { UsageHistory } from "../usage-history.ts";
 import { Checkpoint, Id } from "./params.ts";
 import type { Route } from "./route.ts";
 
@@ -125,6 +127,40 @@ export const sandboxRoutes = {
     verb: "read",
     params: Id,
     reply: UsageInfo,
+  },
+  isolateSandbox: {
+    method: "POST",
+    path: "/sandboxes/:id/isolate",
+    summary: "Cut off a sandbox from everything, and save or freeze it, until it is released or killed",
+    verb: "admin",
+    params: Id,
+    body: IsolateSandbox,
+    reply: SandboxInfo,
+  },
+  releaseSandbox: {
+    method: "POST",
+    path: "/sandboxes/:id/release",
+    summary: "End the isolation of a sandbox",
+    verb: "admin",
+    params: Id,
+    reply: SandboxInfo,
+  },
+  getEvidence: {
+    method: "GET",
+    path: "/sandboxes/:id/evidence",
+    summary: "Download what is known about a sandbox: its commands with output, and its lines of the audit log",
+    verb: "admin",
+    params: Id,
+    reply: "tar",
+  },
+  getUsageHistory: {
+    method: "GET",
+    path: "/sandboxes/:id/usage/history",
+    summary: "Read what it used over the last minutes, without waking it",
+    verb: "read",
+    params: Id,
+    query: z.strictObject({ sinceMs: z.coerce.number().int().min(0).optional() }),
+    reply: UsageHistory,
   },
   holdSandbox: {
     method: "POST",

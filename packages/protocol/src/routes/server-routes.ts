@@ -1,7 +1,8 @@
 import { z } from "zod";
 import { CreateKey, KeyCreated, KeyId, KeyInfo } from "../auth.ts";
 import { SandboxId, TemplateName } from "../ids.ts";
-import { PortInfo, TemplateInfo } from "../sandbox-api.ts";
+import { PortInfo, ResolvedProfile, TemplateInfo } from "../sandbox-api.ts";
+import { ProfileName } from "../security-profile.ts";
 import { Id, Port } from "./params.ts";
 import type { Route } from "./route.ts";
 
@@ -59,6 +60,21 @@ export const serverRoutes = {
     params: z.strictObject({ name: TemplateName }),
     reply: "empty",
     status: 204,
+  },
+  listProfiles: {
+    method: "GET",
+    path: "/profiles",
+    summary: "List security profiles, and what each comes to on this machine for this key",
+    verb: "read",
+    reply: z.strictObject({ profiles: z.array(ResolvedProfile) }),
+  },
+  getProfile: {
+    method: "GET",
+    path: "/profiles/:name",
+    summary: "Show one security profile, and what it comes to on this machine for this key",
+    verb: "read",
+    params: z.strictObject({ name: ProfileName }),
+    reply: ResolvedProfile,
   },
   createKey: {
     method: "POST",

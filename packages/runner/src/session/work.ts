@@ -15,7 +15,7 @@ import { StageFailure } from "./stage-context.ts";
 const pipelineVersion = 1;
 
 /** Fixes are looked for this often before the environment counts as invalid. */
-const mostRounds = 4;
+const mostRounds = 6;
 
 /** The stages that a session may go back to. */
 export type Return = "checkout" | "baseline";
@@ -52,6 +52,9 @@ export class Work {
   foundSnapshot = "";
   #plan: TaskPlan | undefined;
   #rounds = 0;
+  /** The fixes of the best test run so far, and what that run looked like. */
+  #best: { fixes: StoredFix[]; symptoms: Symptoms } | undefined;
+  readonly #rejected = new Set<string>();
   #base = "";
 
   constructor(session: Session) {
@@ -159,7 +162,8 @@ export class Work {
     if (mode === "off" || this.#rounds >= mostRounds) return undefined;
     const facts = await this.plan.environment.facts(context);
     const applied = this.fixes.map((fix) => fix.applied.id);
-    const chosen = chooseFixes(services.catalogue, symptoms, facts, { applied, never, allowBehaviourChanges });
+    const rules = { applied, never: [...never, ...this.#rejected], allowBehaviourChanges };
+    const chosen = chooseFixes(services.catalogue, symptoms, facts, rules);
     if (chosen.length === 0) return undefined;
     if (mode === "suggest") {
       this.suggested = chosen.map((choice) => describeFix(choice));
@@ -168,6 +172,24 @@ export class Work {
     this.#rounds += 1;
     this.addFixes(chosen);
     return chosen.some(({ plan }) => changesFiles(plan)) ? "checkout" : "baseline";
+  }
+
+  /**
+   * Looks for fixes that a test run calls for. Fixes with which more expected tests fail or are missing than without
+   * them are taken back, and the search goes on without them.
+   */
+  async findFixesOfTests(context: SandboxContext, symptoms: Symptoms): Promise<Return | undefined> {
+    const best = this.#best;
+    if (best === undefined || countWrong(symptoms) <= countWrong(best.symptoms)) {
+      this.#best = { fixes: [...this.fixes], symptoms };
+      return this.findFixes(context, symptoms);
+    }
+    const harmful = this.fixes.filter((fix) => !best.fixes.includes(fix));
+    for (const { applied } of harmful) this.#rejected.add(applied.id);
+    this.fixes = [...best.fixes];
+    await this.makePlan();
+    const next = await this.findFixes(context, best.symptoms);
+    return harmful.some(({ plan }) => changesFiles(plan)) ? "checkout" : (next ?? "baseline");
   }
 
   addFixes(chosen: readonly FixChoice[]): void {
@@ -192,6 +214,8 @@ export class Work {
     return { commit: this.repository?.commit ?? "", patches: repo?.patches ?? [] };
   }
 }
+
+const countWrong = ({ missing, failing }: Symptoms): number => missing.length + failing.length;
 
 /** Whether a fix leaves something in the files of a sandbox. Variables and arguments do not. */
 export const changesFiles = (plan: FixPlan): boolean =>

@@ -47,6 +47,7 @@ const texts: readonly [text: string, id: string, plan: object][] = [
   ["ModuleNotFoundError: No module named 'imp'", "imp", {}],
   ["ImportError: cannot import name 'environmentfilter' from 'jinja2' (/x)", "jinja-aliases", {}],
   ["ImportError: cannot import name 'contextfunction' from 'jinja2.utils' (/x)", "jinja-aliases", {}],
+  ["TypeError: EnvironBuilder.__init__() got an unexpected keyword argument 'as_tuple'", "werkzeug-as-tuple", {}],
   ["ImportError: cannot import name 'soft_unicode' from 'markupsafe' (/x)", "markupsafe-soft", {}],
   ["AttributeError: module 'numpy' has no attribute 'float'.", "numpy-aliases", {}],
   ["ModuleNotFoundError: No module named 'yaml'", "missing-module:yaml", { packages: { add: ["pyyaml"] } }],
@@ -63,6 +64,7 @@ const texts: readonly [text: string, id: string, plan: object][] = [
   ["re.error: global flags not at the start of the expression at position 5", "interpreter:3.10", {}],
   ["TypeError: open() got an unexpected keyword argument 'loop'", "interpreter:3.9", { interpreter: "3.9" }],
   ["    async = True\n          ^\nSyntaxError: invalid syntax", "interpreter:3.6", { interpreter: "3.6" }],
+  ["    ^\nSyntaxError: Generator expression must be parenthesized", "interpreter:3.6", { interpreter: "3.6" }],
 ];
 
 describe.for(texts)("the symptom %j", ([text, id, plan]) => {

@@ -136,5 +136,32 @@ test("the search ends when fixes do not help", async () => {
   ).map((each, at) => ({ ...each, layer: (["env", "shim", "packages", "command"] as const)[at % 4] ?? "env" }));
   const report = await place.runOne(await calculator.item(calculator.files.fixed), { plan, fixes });
   expect(report).toMatchObject({ verdict: "env_invalid" });
-  expect(stagesOf(report).filter((stage) => stage === "baseline failed").length).toBeLessThanOrEqual(4);
+  expect(stagesOf(report).filter((stage) => stage === "baseline failed").length).toBeLessThanOrEqual(6);
+});
+
+test("a fix with which more tests fail is taken back", async () => {
+  await using place = await RunPlace.make();
+  await using calculator = await Calculator.make({
+    "conftest.py": [
+      "import os, pytest",
+      "@pytest.fixture(autouse=True)",
+      "def _needs(request):",
+      '    assert "VARIABLE" in os.environ or request.node.name != "test_one", "no file"',
+      "",
+    ].join("\n"),
+  });
+  const late = fix("variable", { layer: "command", detect: ({ text }) => /no file/.exec(text)?.[0] });
+  const item = await calculator.item(calculator.files.fixed);
+  const harmful = fix("harmful", {
+    layer: "env",
+    detect: ({ text }) => /no file/.exec(text)?.[0],
+    plan: () => ({ appendArgs: ["--collect-only"] }),
+  });
+  const report = await place.runOne(item, { plan, fixes: [harmful, late] });
+  expect(report).toMatchObject({ verdict: "resolved", fixes: [{ id: "variable" }] });
+  expect(stagesOf(report).filter((stage) => stage.startsWith("baseline"))).toEqual([
+    "baseline failed",
+    "baseline failed",
+    "baseline ok",
+  ]);
 });

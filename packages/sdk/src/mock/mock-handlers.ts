@@ -1,12 +1,17 @@
 import {
+  builtInProfiles,
   CreateSandbox,
   keyPolicy,
   RunCommand,
   SandboxError,
+  SandboxLimits,
+  standardProfile,
   type CommandInfo,
   type routes,
   type RouteName,
+  type ResolvedProfile,
   type RunContent,
+  type SecurityProfile,
 } from "@atoll/protocol";
 import type { z } from "zod";
 import { fromBase64 } from "../http/base64.ts";
@@ -94,6 +99,12 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
     const { runningCommands } = world.sandbox(params.id).info();
     const usage = { memoryBytes: 1024 * 1024, memoryPeakBytes: 1024 * 1024, cpuMs: 1, diskBytes: 0 };
     return { json: { readAtMs: Date.now(), ...usage, processes: 1 + runningCommands } };
+  },
+  getUsageHistory: (world, { params }) => {
+    const { createdAtMs } = world.sandbox(params.id).info();
+    const atMs = Date.now();
+    const usage = { memoryBytes: 1024 * 1024, cpuMs: 1, cpus: 0, diskBytes: 0, sentBytes: 0, receivedBytes: 0 };
+    return { json: { intervalMs: 5_000, kept: 360, samples: [{ atMs, uptimeMs: atMs - createdAtMs, ...usage }] } };
   },
   holdSandbox: (world, { params, body }) => {
     const sandbox = world.sandbox(params.id);
@@ -214,6 +225,12 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
   },
   exportSnapshot: (world, { params }) => ({ bytes: world.snapshots.export(params.name) }),
   importSnapshot: (world, { params, bytes }) => ({ json: world.importSnapshot(params.name, bytes) }),
+  listProfiles: () => ({ json: { profiles: builtInProfiles.map(resolved) } }),
+  getProfile: (_world, { params }) => {
+    const profile = builtInProfiles.find(({ name }) => name === params.name);
+    if (profile === undefined) throw new SandboxError("invalid_argument", `Cannot use the profile ${params.name}`);
+    return { json: resolved(profile) };
+  },
   createKey: (world, { body }) => {
     const id = randomName().slice(0, 12);
     const key = { id, ...body, policy: keyPolicy(body.verbs, body.policy), createdAtMs: Date.now() };
@@ -230,6 +247,20 @@ export const handlers: { [Name in RouteName]?: Handler<Name> } = {
   healthz: () => ({ json: { status: "ok" } }),
   readyz: () => ({ json: { status: "ready" } }),
 };
+
+function resolved(profile: SecurityProfile): ResolvedProfile {
+  const { runTimeMs: _, ...limits } = profile.limits;
+  return {
+    profile,
+    isBuiltIn: true,
+    isDefault: profile.name === standardProfile,
+    missing: [],
+    driver: "gvisor",
+    limits: SandboxLimits.parse(limits),
+    egress: profile.egress ?? { allow: [], deny: [] },
+    memoryCounts: "the mock counts nothing",
+  };
+}
 
 function commandOf(world: MockWorld, params: { id: string; commandId: string }): MockCommand {
   return world.sandbox(params.id).command(params.commandId);

@@ -36,6 +36,7 @@ export class MockSandbox {
       state: "running",
       template: request.template,
       driver: request.driver,
+      profile: request.profile ?? "standard",
       limits: request.limits,
       labels: request.labels,
       timeouts: request.timeouts,

@@ -1,5 +1,7 @@
-import { SandboxError, type AccessPolicy, type KeyInfo } from "@atoll/protocol";
-import { Bounds } from "./bounds.ts";
+import { weakerIn, type ProfileBook } from "@atoll/guard";
+import { SandboxError, standardProfile, type AccessPolicy, type KeyInfo, type ResolvedProfile } from "@atoll/protocol";
+import { Bounds, type AskedTerms, type Terms } from "./bounds.ts";
+import type { MachineCheck } from "./machine-check.ts";
 
 /** Counts the sandboxes that exist. */
 export interface SandboxCounts {
@@ -12,17 +14,64 @@ export interface SandboxCounts {
  * created.
  */
 export class Admission {
+  readonly #profiles: ProfileBook;
+  readonly #machine: Pick<MachineCheck, "drivers">;
   readonly #server: AccessPolicy;
   readonly #counts: SandboxCounts;
   readonly #beingCreated = new Map<string, number>();
 
-  constructor(server: AccessPolicy, counts: SandboxCounts) {
-    this.#server = server;
-    this.#counts = counts;
+  constructor(options: {
+    profiles: ProfileBook;
+    machine: Pick<MachineCheck, "drivers">;
+    server: AccessPolicy;
+    counts: SandboxCounts;
+  }) {
+    this.#profiles = options.profiles;
+    this.#machine = options.machine;
+    this.#server = options.server;
+    this.#counts = options.counts;
   }
 
   boundsOf(key: KeyInfo): Bounds {
-    return new Bounds(this.#server, key);
+    return new Bounds(this.#profiles, this.#server, key);
+  }
+
+  /** Decides about a sandbox that the key wants to have, and returns all that its request left open. */
+  async terms(
+    key: KeyInfo,
+    asked: Omit<AskedTerms, "profile"> & { profile?: string | undefined },
+    what: string,
+  ): Promise<Terms> {
+    const bounds = this.boundsOf(key);
+    const profile = bounds.profileOf(asked.profile);
+    // A profile that was chosen is a promise, so it is checked before anything starts.
+    const machine = profile.name === standardProfile ? undefined : await this.#machine.drivers();
+    return bounds.terms({ ...asked, profile }, what, machine);
+  }
+
+  /** Describes what each profile comes to for the key on this machine. */
+  async resolve(key: KeyInfo): Promise<ResolvedProfile[]> {
+    const machine = await this.#machine.drivers();
+    const bounds = this.boundsOf(key);
+    return this.#profiles.all().map((profile) => bounds.resolve(profile, machine));
+  }
+
+  async resolveOne(key: KeyInfo, name: string): Promise<ResolvedProfile> {
+    const profile = this.#profiles.get(name);
+    return this.boundsOf(key).resolve(profile, await this.#machine.drivers());
+  }
+
+  /** Throws if the policy of a new key names a profile that does not exist, or a default that is beyond the weakest. */
+  assertUsable({ profile, weakestProfile }: AccessPolicy): void {
+    const most = weakestProfile === undefined ? undefined : this.#profiles.get(weakestProfile);
+    const own = profile === undefined ? undefined : this.#profiles.get(profile);
+    const more = most === undefined || own === undefined ? undefined : weakerIn(own, most);
+    if (most === undefined || own === undefined || more === undefined) return;
+    throw new SandboxError(
+      "invalid_argument",
+      `Cannot use the profile ${own.name} as the default: it is weaker than ${most.name}, because it has ${more}`,
+      { suggestion: "The default has to be at least as strict as the weakest profile." },
+    );
   }
 
   /** The caller calls `admit` when a sandbox is really going to be created, and `done` when it exists or never will. */

@@ -1,111 +1,139 @@
-import { ruleBeyond } from "@atoll/guard";
 import {
+  assertAllowed,
+  ceilingsWith,
+  driverFor,
+  egressFor,
+  limitsFor,
+  memoryCounts,
+  missingFor,
+  policyCeiling,
+  type Ceiling,
+  type MachineDrivers,
+  type ProfileBook,
+} from "@atoll/guard";
+import {
+  builtInProfiles,
   internetOnly,
   SandboxError,
-  SandboxLimits,
+  standardProfile,
   type AccessPolicy,
   type AskedLimits,
   type DriverName,
   type EgressPolicy,
   type KeyInfo,
+  type ResolvedProfile,
+  type SandboxLimits,
+  type SecurityProfile,
 } from "@atoll/protocol";
 
-/** The owner of a ceiling, as errors name it. */
-type CeilingOwner = "key" | "server";
-
-interface Ceiling {
-  of: CeilingOwner;
-  policy: AccessPolicy;
+/** What a request says about what a sandbox may use and do. */
+export interface AskedTerms {
+  profile: SecurityProfile;
+  driver?: DriverName | undefined;
+  limits: AskedLimits;
+  /** When left out, the profile decides. */
+  egress?: EgressPolicy | undefined;
 }
 
-const names: Record<CeilingOwner, string> = { key: "this key", server: "this server" };
-
-const remedies: Record<CeilingOwner, string> = {
-  key: "An admin key can create a key that allows it (`atoll key create --help`).",
-  server: "The operator of the server can allow it with the setting `policy`.",
-};
-
-const boundedLimits = ["memoryBytes", "cpus", "processes", "diskBytes", "tmpBytes"] as const;
+/** What a sandbox is given. */
+export interface Terms {
+  profile: SecurityProfile;
+  driver: DriverName;
+  limits: SandboxLimits;
+  egress: EgressPolicy;
+}
 
 /** What the requests of one key have to stay within: the policy of the key and that of the server. */
 export class Bounds {
   /** The egress policy that bounds the key. It is stored beside an egress policy that it allowed. */
   readonly egressCeiling: EgressPolicy;
+  readonly #profiles: ProfileBook;
   readonly #ceilings: readonly Ceiling[];
+  readonly #policies: readonly { of: "key" | "server"; policy: AccessPolicy }[];
 
   /** `server` is the policy as `serverPolicy` returns it. Without a key it is the only bound. */
-  constructor(server: AccessPolicy, key?: Pick<KeyInfo, "policy">) {
-    this.#ceilings = [
+  constructor(profiles: ProfileBook, server: AccessPolicy, key?: Pick<KeyInfo, "policy">) {
+    this.#profiles = profiles;
+    this.#policies = [
       ...(key === undefined ? [] : [{ of: "key", policy: key.policy } as const]),
       { of: "server", policy: server },
     ];
+    this.#ceilings = this.#policies.map(({ of, policy }) => policyCeiling(of, policy));
     this.egressCeiling = key?.policy.egress ?? server.egress ?? internetOnly;
   }
 
+  /** Returns the profile of this name, or the one of a request that names none. */
+  profileOf(name: string | undefined): SecurityProfile {
+    return this.#profiles.get(name ?? this.#defaultName);
+  }
+
+  /** Decides about a sandbox, and returns all that the request left open. */
+  terms(asked: AskedTerms, what: string, machine?: MachineDrivers): Terms {
+    const { profile } = asked;
+    const ceilings = ceilingsWith(profile, this.#ceilings);
+    const driver = asked.driver ?? driverFor(profile, ceilings, machine) ?? "gvisor";
+    assertAllowed({ operation: "create", ...asked, driver, ceilings, weakest: this.#weakest }, what);
+    if (machine !== undefined && machine[driver].length > 0) throw notProvided(what, profile, driver, machine[driver]);
+    if (asked.egress !== undefined) this.assertEgress(asked.egress, profile, what);
+    const egress = asked.egress ?? egressFor(profile, this.#ceilings);
+    return { profile, driver, limits: limitsFor(profile, asked.limits, ceilings), egress };
+  }
+
   assertDriver(driver: DriverName, asked: string): void {
-    for (const { of, policy } of this.#ceilings) {
-      if (policy.drivers === undefined || policy.drivers.includes(driver)) continue;
-      const allowed = policy.drivers;
-      throw new SandboxError("permission_denied", `Cannot ${asked}: ${names[of]} does not allow driver ${driver}`, {
-        suggestion: `It allows ${allowed.join(", ") || "none"}. ${remedies[of]}`,
-        details: { driver, ceiling: of, allowed },
-      });
-    }
+    assertAllowed({ operation: "driver", driver, ceilings: this.#ceilings }, asked);
   }
 
-  assertEgress(egress: EgressPolicy, asked: string): void {
-    for (const { of, policy } of this.#ceilings) {
-      const rule = policy.egress === undefined ? undefined : ruleBeyond(egress, policy.egress);
-      if (rule === undefined || policy.egress === undefined) continue;
-      const { allow, deny } = policy.egress;
-      const except = deny.length === 0 ? "" : ` except ${deny.join(", ")}`;
-      throw new SandboxError(
-        "permission_denied",
-        `Cannot ${asked}: the egress rule ${rule} is beyond the ceiling of ${names[of]}`,
-        {
-          suggestion:
-            `The ceiling is ${allow.join(", ") || "nothing"}${except}; special addresses have to be named. ` +
-            remedies[of],
-          details: { rule, ceiling: of, allowed: policy.egress },
-        },
-      );
-    }
+  assertEgress(egress: EgressPolicy, profile: SecurityProfile, asked: string): void {
+    assertAllowed({ operation: "egress", profile, egress, ceilings: ceilingsWith(profile, this.#ceilings) }, asked);
   }
 
-  /** Returns all limits. A limit that was not asked for has its default, lowered to the ceilings. */
-  limitsFor(asked: AskedLimits, what: string): SandboxLimits {
-    const limits = SandboxLimits.parse(asked);
-    for (const limit of boundedLimits) {
-      for (const { of, policy } of this.#ceilings) {
-        const allowed = policy.limits[limit];
-        if (allowed === undefined || limits[limit] <= allowed) continue;
-        if (asked[limit] === undefined) limits[limit] = allowed;
-        else throw beyondLimit(what, { limit, asked: limits[limit], allowed, of });
-      }
-    }
-    return limits;
+  /** Describes what a profile comes to for the key. */
+  resolve(profile: SecurityProfile, machine: MachineDrivers): ResolvedProfile {
+    const ceilings = ceilingsWith(profile, this.#ceilings);
+    const driver = driverFor(profile, ceilings, machine);
+    return {
+      profile,
+      isBuiltIn: builtInProfiles.includes(profile),
+      isDefault: profile.name === this.#defaultName,
+      missing: missingFor(profile, ceilings, machine),
+      ...(driver === undefined ? {} : { driver }),
+      limits: limitsFor(profile, {}, ceilings),
+      egress: egressFor(profile, this.#ceilings),
+      memoryCounts: memoryCounts(driver),
+    };
   }
 
   /** The ceilings for the number of sandboxes at a time: the one of the key and the one of the server. */
-  get mostSandboxes(): { of: CeilingOwner; allowed: number }[] {
-    return this.#ceilings.flatMap(({ of, policy: { limits } }) =>
+  get mostSandboxes(): { of: "key" | "server"; allowed: number }[] {
+    return this.#policies.flatMap(({ of, policy: { limits } }) =>
       limits.sandboxes === undefined ? [] : [{ of, allowed: limits.sandboxes }],
+    );
+  }
+
+  get #defaultName(): string {
+    const names = this.#policies.map(({ policy }) => policy.profile ?? policy.weakestProfile);
+    return names.find((name) => name !== undefined) ?? standardProfile;
+  }
+
+  get #weakest(): { profile: SecurityProfile; ceiling: Ceiling }[] {
+    return this.#policies.flatMap(({ of, policy }) =>
+      policy.weakestProfile === undefined
+        ? []
+        : [{ profile: this.#profiles.get(policy.weakestProfile), ceiling: policyCeiling(of, policy) }],
     );
   }
 }
 
-function beyondLimit(
+function notProvided(
   what: string,
-  {
-    limit,
-    asked,
-    allowed,
-    of,
-  }: { limit: (typeof boundedLimits)[number]; asked: number; allowed: number; of: CeilingOwner },
+  { name }: SecurityProfile,
+  driver: DriverName,
+  missing: ResolvedProfile["missing"],
 ): SandboxError {
-  const message = `Cannot ${what}: ${limit} ${asked} is over ${allowed}, the ceiling of ${names[of]}`;
-  return new SandboxError("limit_reached", message, {
-    suggestion: `Ask for ${allowed} at most. ${remedies[of]}`,
-    details: { limit, asked, allowed, ceiling: of },
+  const [first] = missing;
+  const message = `Cannot ${what}: this machine cannot provide the profile ${name} with driver ${driver}`;
+  return new SandboxError("unsupported", `${message}, because of ${missing.map((one) => one.what).join(", ")}`, {
+    suggestion: first?.fix ?? "`atoll profile show` prints what is missing.",
+    details: { profile: name, driver, missing },
   });
 }

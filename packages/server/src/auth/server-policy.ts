@@ -1,6 +1,6 @@
 import { readFile, statfs } from "node:fs/promises";
 import { availableParallelism, totalmem } from "node:os";
-import { compilePolicy } from "@atoll/guard";
+import { compilePolicy, type ProfileBook } from "@atoll/guard";
 import { internetOnly, isolatingDrivers, type AccessPolicy, type LimitCeilings } from "@atoll/protocol";
 import type { Config } from "../config/config.ts";
 import type { PooledShape } from "../manager/warm-pool.ts";
@@ -11,23 +11,24 @@ import { Bounds } from "./bounds.ts";
  * safe value or the size of the machine.
  */
 export async function serverPolicy(
-  { drivers = isolatingDrivers, egress = internetOnly, limits }: AccessPolicy,
+  { drivers = isolatingDrivers, egress = internetOnly, limits, ...profiles }: AccessPolicy,
   dataDir: string,
 ): Promise<AccessPolicy & { egress: typeof egress }> {
   compilePolicy(egress);
-  return { drivers, egress, limits: { ...(await machineLimits(dataDir)), ...limits } };
+  return { ...profiles, drivers, egress, limits: { ...(await machineLimits(dataDir)), ...limits } };
 }
 
 /**
  * Returns the shapes of sandboxes that are kept ready. They have to be within the server's policy, because a key
  * without a narrower policy may get one.
  */
-export function pooledShapes(pool: Config["pool"], policy: AccessPolicy): PooledShape[] {
-  const bounds = new Bounds(policy);
+export function pooledShapes(pool: Config["pool"], policy: AccessPolicy, profiles: ProfileBook): PooledShape[] {
+  const bounds = new Bounds(profiles, policy);
   const what = "start with this setting pool";
-  return pool.map(({ count, template, driver, limits }) => {
-    bounds.assertDriver(driver, what);
-    return { shape: { template, driver, limits: bounds.limitsFor(limits, what) }, count };
+  return pool.map(({ count, template, driver: asked, profile: name, limits: askedLimits }) => {
+    const profile = bounds.profileOf(name);
+    const { driver, limits } = bounds.terms({ profile, driver: asked, limits: askedLimits }, what);
+    return { shape: { template, driver, limits }, count };
   });
 }
 

@@ -87,6 +87,11 @@ export class SandboxCommands {
     return count;
   }
 
+  /** The running commands in the order in which they were started. */
+  get running(): Command[] {
+    return [...this.#commands.values()].filter(({ isRunning }) => isRunning);
+  }
+
   /** True while a command runs that the sandbox has to stay awake for. */
   get hasWork(): boolean {
     for (const { isRunning, stored } of this.#commands.values()) if (isRunning && stored.keepAlive) return true;

@@ -1,5 +1,14 @@
 import { fileURLToPath } from "node:url";
-import { AccessPolicy, AskedLimits, DriverName, TemplateName } from "@atoll/protocol";
+import { AlertSettings } from "@atoll/guard";
+import {
+  AccessPolicy,
+  AskedLimits,
+  AuditLevel,
+  CustomProfile,
+  DriverName,
+  ProfileName,
+  TemplateName,
+} from "@atoll/protocol";
 import { StoreConfig } from "@atoll/storage";
 import { z } from "zod";
 
@@ -71,11 +80,30 @@ export const Config = z.strictObject({
     .enum(["silent", "error", "warn", "info", "debug"])
     .default("info")
     .describe("the lowest level that is logged, as JSON lines on stderr"),
+  auditLevel: AuditLevel.default("basic").describe(
+    "what the audit log has of sandboxes without a profile: full also reads, none only security",
+  ),
+  isolateAfterHits: z
+    .int()
+    .min(0)
+    .max(100)
+    .default(20)
+    .describe("how often a sandbox may reach its limits in ten minutes before it is isolated; 0: any number of times"),
   otlpEndpoint: z
     .string()
     .regex(/^https?:\/\/[^\s?#]+$/, "a URL such as http://localhost:4318")
     .optional()
     .describe("OpenTelemetry collector that gets traces over HTTP; OTEL_EXPORTER_OTLP_ENDPOINT does the same"),
+  monitorIntervalMs: z
+    .int()
+    .min(1_000)
+    .max(600_000)
+    .default(5_000)
+    .describe("the time between two samples of what a sandbox uses"),
+  monitorSamples: z.int().min(2).max(100_000).default(360).describe("how many samples of each sandbox are kept"),
+  alerts: AlertSettings.optional().describe(
+    'a webhook that gets signed alerts, as JSON: {"url":"https://…","secret":"…","kinds":["limit.hit"]}',
+  ),
   metadataStore: StoreSetting.optional().describe(
     "facts about persistent sandboxes: a directory, a store as JSON, or none; left out, store in dataDir",
   ),
@@ -113,7 +141,8 @@ export const Config = z.strictObject({
     .array(
       z.strictObject({
         template: TemplateName.default("host" as TemplateName),
-        driver: DriverName.default("gvisor"),
+        driver: DriverName.optional(),
+        profile: ProfileName.optional(),
         limits: AskedLimits.prefault({}),
         count: z.int().min(1).max(1_000),
       }),
@@ -121,6 +150,10 @@ export const Config = z.strictObject({
     .max(100)
     .default([])
     .describe('sandboxes that are kept ready, as JSON: [{"count":2}]'),
+  profiles: z
+    .record(ProfileName, CustomProfile)
+    .default({})
+    .describe("security profiles beside high, medium and low, or in their place, as JSON (docs/profiles.md)"),
   policy: AccessPolicy.prefault({}).describe(
     'what sandboxes may be given, as JSON: {"drivers":["gvisor","local"]}; ' +
       "left out, gvisor, the internet and the machine",

@@ -1,16 +1,29 @@
 import type { EgressHandler } from "@atoll/engine";
 import { allOf, compilePolicy, type CompiledPolicy } from "@atoll/guard";
-import { internetOnly, type EgressPolicy, type SandboxId } from "@atoll/protocol";
+import {
+  allowsOperation,
+  internetOnly,
+  type EgressPolicy,
+  type SandboxId,
+  type SecurityProfile,
+} from "@atoll/protocol";
 import { createEgressHandler, type EgressDecision, type EgressGate } from "./create-egress-handler.ts";
 import { RefusalTally, type LoggedRefusal } from "./refusal-tally.ts";
 import type { ResolveName } from "./resolve-name.ts";
+
+/** The policy of a sandbox with its own ceilings. */
+interface EgressTerms {
+  egress: EgressPolicy;
+  egressCeiling?: EgressPolicy | undefined;
+  profile?: SecurityProfile | undefined;
+}
 
 export interface EgressGatesOptions {
   /**
    * Returns the policy in force and the ceiling of the key that set it. A sandbox that is not registered yet may reach
    * nothing.
    */
-  policyOf(id: SandboxId): { egress: EgressPolicy; egressCeiling?: EgressPolicy | undefined } | undefined;
+  policyOf(id: SandboxId): EgressTerms | undefined;
   /** The ceiling of the server for all sandboxes. */
   ceiling: EgressPolicy;
   resolve?: ResolveName;
@@ -24,7 +37,8 @@ interface GateEntry {
   refusals: RefusalTally;
 }
 
-const nothing = compilePolicy({ allow: [], deny: [] });
+const noEgress: EgressPolicy = { allow: [], deny: [] };
+const nothing = compilePolicy(noEgress);
 
 /** The network access of all sandboxes. */
 export class EgressGates {
@@ -73,9 +87,12 @@ export class EgressGates {
     const found = this.#options.policyOf(id);
     if (found === undefined) return nothing;
     // Earlier servers recorded no ceiling, and applied none.
-    const { egress, egressCeiling = internetOnly } = found;
+    const { egress, egressCeiling = internetOnly, profile } = found;
+    const isAllowed = profile === undefined || allowsOperation(profile, "network_client");
+    const ofProfile = isAllowed ? profile?.egress : noEgress;
     return allOf([
       { policy: this.#compile(egress) },
+      ...(ofProfile === undefined ? [] : [{ name: `the profile ${profile?.name}`, policy: this.#compile(ofProfile) }]),
       { name: "the ceiling of its key", policy: this.#compile(egressCeiling) },
       { name: "the ceiling of this server", policy: this.#compile(this.#options.ceiling) },
     ]);

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { createServer, type IncomingMessage, type Server as HttpServer, type ServerResponse } from "node:http";
-import { redact, type AuditEntry } from "@atoll/guard";
+import type { AuditEntry, AuditKind } from "@atoll/guard";
 import {
   firstToAbort,
   httpHeaders,
@@ -24,6 +24,15 @@ import { allowOrigins } from "./cors.ts";
 import { errorBody, errorReply } from "./error-reply.ts";
 import type { Call, Handlers } from "./handlers.ts";
 import { asked, parsePart, readPart } from "./parse-request.ts";
+import {
+  aboutRequest,
+  auditConfig,
+  auditRequest,
+  bytesInOf,
+  factsFor,
+  openFacts,
+  type RequestFacts,
+} from "./request-audit.ts";
 import { revocableBody } from "./revocable-body.ts";
 import { sendReply } from "./send-reply.ts";
 import { guardAgainstSlowness } from "./slow-requests.ts";
@@ -65,7 +74,7 @@ export interface AppOptions {
     /** Resumes the sandbox if it is paused. */
     wake(id: SandboxId): Promise<void>;
   };
-  audit: (entry: AuditEntry) => void;
+  audit: (entry: AuditEntry, kind: AuditKind) => void;
   log: Log;
   metrics: Metrics;
   tracing: Tracing;
@@ -74,25 +83,6 @@ export interface AppOptions {
   before: readonly RawHandler[];
 }
 
-declare module "fastify" {
-  interface FastifyContextConfig {
-    /** The name of the route, if its requests go into the audit log. */
-    auditName?: string;
-  }
-}
-
-/** What is known of a request while it lasts. */
-interface RequestFacts {
-  principal?: Principal;
-  params?: unknown;
-  errorCode?: string;
-  notes?: Record<string, unknown>;
-  /** The counters of its socket when the request began: the bytes of the request itself are the difference. */
-  bytesRead: number;
-  bytesWritten: number;
-}
-
-const factsByRequest = new WeakMap<FastifyRequest, RequestFacts>();
 const spanByRequest = new WeakMap<IncomingMessage, Span>();
 const maxHeaderBytes = 32 * 1024;
 
@@ -119,11 +109,18 @@ export function buildApp(options: AppOptions): FastifyInstance {
     return answerError(error, request, reply, log);
   });
   app.addHook("onRequest", async (request, reply) => {
-    const { bytesRead, bytesWritten } = request.raw.socket;
-    factsByRequest.set(request, { bytesRead, bytesWritten });
+    openFacts(request);
     reply.header("x-request-id", request.id);
     reply.header("x-content-type-options", "nosniff");
     reply.header("cache-control", "no-store");
+  });
+  // What a client got an answer about must be in the audit log, also if this process is killed right after.
+  app.addHook("onSend", async (request, reply, payload) => {
+    const isStream = payload !== null && typeof payload === "object" && !Buffer.isBuffer(payload);
+    if (isStream && request.method === "GET") return;
+    const outcome = isStream ? "started" : request.raw.socket.destroyed ? "client left" : "ok";
+    const bytesOut = typeof payload === "string" ? Buffer.byteLength(payload) : 0;
+    auditRequest(request, reply, options.audit, { outcome, bytesOut });
   });
   app.addHook("onResponse", async (request, reply) => recordRequest(request, reply, options));
   const names = Object.keys(routes) as RouteName[];
@@ -173,8 +170,7 @@ function addRoute(app: FastifyInstance, name: RouteName, options: AppOptions): v
     method: route.method,
     url: route.path,
     exposeHeadRoute: false,
-    // Requests that only read change nothing, and appear only in the server's log.
-    config: ["public", "server", "read", "events", "metrics"].includes(route.verb) ? {} : { auditName: name },
+    config: auditConfig(name, route.verb),
     onRequest: async (request, reply) => {
       if (!takesStream(name)) guardAgainstSlowness(request.raw, reply.raw, false, options.config);
       await admit(request, reply, name, route, options);
@@ -262,14 +258,8 @@ async function admit(
   if (name === "killSandbox") return;
   sandboxes.assertSees(facts.principal, id);
   const isAboutHold = name === "holdSandbox" || name === "unholdSandbox";
-  if (verb !== "read" && !isAboutHold) sandboxes.assertNotHeld(id, requesterOf(request, facts));
+  if (verb !== "read" && verb !== "admin" && !isAboutHold) sandboxes.assertNotHeld(id, requesterOf(request, facts));
   if (sandboxes.isHere(id)) whenClosed(reply.raw, sandboxes.retain(id));
-}
-
-function factsFor(request: FastifyRequest): RequestFacts {
-  const facts = factsByRequest.get(request) ?? { bytesRead: 0, bytesWritten: 0 };
-  factsByRequest.set(request, facts);
-  return facts;
 }
 
 function requesterOf(request: FastifyRequest, { principal }: RequestFacts): Requester {
@@ -326,7 +316,10 @@ function abortsOnLeave(reply: FastifyReply): AbortSignal {
 
 function answerError(thrown: unknown, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
   const { status, error, headers = {}, isUnexpected } = errorReply(thrown);
-  factsFor(request).errorCode = error.code;
+  const facts = factsFor(request);
+  facts.errorCode = error.code;
+  const { rule, ceiling } = error.details;
+  if (error.code === "permission_denied" && rule !== undefined) facts.notes = { ...facts.notes, rule, ceiling };
   // A client that leaves in the middle causes errors in whatever reads from it.
   if (isUnexpected && !request.raw.socket.destroyed)
     log.error({ requestId: request.id, err: thrown }, "request failed");
@@ -340,18 +333,17 @@ function answerError(thrown: unknown, request: FastifyRequest, reply: FastifyRep
 /**
  * Logs one line per request, with everything that is useful and nothing that is secret: no query, no headers, no body.
  */
-function recordRequest(request: FastifyRequest, reply: FastifyReply, { metrics, log, audit }: AppOptions): void {
+function recordRequest(request: FastifyRequest, reply: FastifyReply, options: AppOptions): void {
+  const { metrics, log } = options;
   const facts = factsFor(request);
-  const { url: route = "none", config } = request.routeOptions;
+  const { url: route = "none" } = request.routeOptions;
   const { method, id: requestId } = request;
   const status = reply.statusCode;
   const durationMs = Math.round(reply.elapsedTime * 10) / 10;
   const who = facts.principal === undefined ? undefined : nameOf(facts.principal);
-  const { socket } = request.raw;
-  // A short body arrives together with its headers, before the socket's counter can be read.
-  const bytesIn = Math.max(socket.bytesRead - facts.bytesRead, Number(request.headers["content-length"] ?? 0));
-  const bytesOut = socket.bytesWritten - facts.bytesWritten;
-  const about = redact({ ...(facts.params as object | undefined), ...facts.notes }) as Record<string, unknown>;
+  const bytesIn = bytesInOf(request, facts);
+  const bytesOut = request.raw.socket.bytesWritten - facts.bytesWritten;
+  const about = aboutRequest(facts);
   metrics.request({ method, route, status, seconds: reply.elapsedTime / 1000 });
   const remote = request.ip;
   const error = facts.errorCode;
@@ -360,20 +352,7 @@ function recordRequest(request: FastifyRequest, reply: FastifyReply, { metrics, 
     { requestId, traceId, method, route, ...about, status, durationMs, bytesIn, bytesOut, who, error, remote },
     "request answered",
   );
-  if (config.auditName === undefined) return;
-  const sandboxId = "id" in about ? String(about.id) : undefined;
-  const result = error ?? (reply.raw.writableFinished ? "ok" : "client left");
-  audit({
-    who: who ?? "nobody",
-    what: config.auditName,
-    sandboxId,
-    result,
-    bytesIn,
-    bytesOut,
-    durationMs,
-    requestId,
-    details: about,
-  });
+  auditRequest(request, reply, options.audit, { outcome: reply.raw.writableFinished ? "ok" : "client left", bytesOut });
 }
 
 function endSpan(

@@ -1,3 +1,4 @@
+import { auditHandlers } from "./audit-handlers.ts";
 import { commandHandlers } from "./command-handlers.ts";
 import { fileHandlers } from "./file-handlers.ts";
 import type { Handlers } from "./handlers.ts";
@@ -12,6 +13,7 @@ export function createHandlers(parts: Parts): Handlers {
     ...commandHandlers(parts),
     ...fileHandlers(parts),
     ...snapshotHandlers(parts),
+    ...auditHandlers(parts),
     ...serverHandlers(parts),
   };
 }

@@ -61,13 +61,12 @@ export class OneOffCalls {
   }
 
   async #run(request: RunOnce, key: KeyInfo, mark: IdempotencyMark | undefined): Promise<OneOffRun> {
-    const bounds = this.#admission.boundsOf(key);
-    bounds.assertDriver(request.driver ?? "gvisor", "run");
-    const limits = bounds.limitsFor({}, "run");
-    const { egressCeiling } = bounds;
+    const { profile: asked, driver } = request;
+    const { profile, ...terms } = await this.#admission.terms(key, { profile: asked, driver, limits: {} }, "run");
+    const { egressCeiling } = this.#admission.boundsOf(key);
     const { admit, done } = this.#admission.open(key);
     try {
-      return await this.#manager.runOnce(request, { keyId: key.id, admit, mark, limits, egressCeiling });
+      return await this.#manager.runOnce(request, { keyId: key.id, admit, mark, terms, profile, egressCeiling });
     } finally {
       done();
     }

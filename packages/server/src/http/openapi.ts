@@ -1,5 +1,6 @@
 import {
   ApiEvent,
+  AuditMessage,
   CommandLine,
   ErrorBody,
   errorCodes,
@@ -18,6 +19,7 @@ const byteTypes = { bytes: "application/octet-stream", tar: "application/x-tar" 
 
 /** The schema of the lines of each NDJSON stream. */
 const lineSchemas: Partial<Record<RouteName, z.ZodType>> = {
+  tailAudit: AuditMessage,
   runCommand: CommandLine,
   runOnce: CommandLine,
   readCommand: CommandLine,

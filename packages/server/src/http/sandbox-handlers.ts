@@ -5,25 +5,23 @@ import { missingSandbox } from "../manager/sandbox-registry.ts";
 import type { SnapshotSource } from "../snapshots/snapshot-library.ts";
 import { snapshotUserOf } from "../snapshots/snapshot-user.ts";
 import { undefinedIfNotFound } from "../support/undefined-if-not-found.ts";
-import type { Handlers } from "./handlers.ts";
+import { ByteStream, type Handlers } from "./handlers.ts";
 import type { Parts } from "./parts.ts";
 
 export function sandboxHandlers({ manager, egress, ports, admission, snapshots }: Parts) {
   return {
     createSandbox: async ({ body, principal, idempotencyKey, note }) => {
       const key = keyOf(principal);
-      compilePolicy(body.egress);
-      const bounds = admission.boundsOf(key);
-      bounds.assertDriver(body.driver, "create sandbox");
-      bounds.assertEgress(body.egress, "create sandbox");
-      const bounded = { ...body, limits: bounds.limitsFor(body.limits, "create sandbox") };
-      const { egressCeiling } = bounds;
+      if (body.egress !== undefined) compilePolicy(body.egress);
+      const { profile, ...terms } = await admission.terms(key, body, "create sandbox");
+      const bounded = { ...body, ...terms, profile: profile.name };
+      const { egressCeiling } = admission.boundsOf(key);
       const { admit, done } = admission.open(key);
       const create = ({ template, files }: Partial<SnapshotSource> = {}): Promise<SandboxCreated> => {
         const request =
           template === undefined ? bounded : { ...bounded, template: sameTemplate(body.template, template) };
         assertMayUseTemplate({ kind: "key", key }, request.template, "create sandbox");
-        return manager.create(request, { keyId: key.id, idempotencyKey, admit, egressCeiling, files });
+        return manager.create(request, { keyId: key.id, idempotencyKey, admit, egressCeiling, profile, files });
       };
       try {
         const { snapshot } = body;
@@ -48,7 +46,7 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
       // The sandbox belonged to the caller, or to a key whose sandboxes the caller can see.
       if (sandbox === undefined) return { killed: false };
       // A holder that never returns must not keep a sandbox from the operator.
-      if (!isAdmin(principal)) manager.access.assertNotHeld(params.id, requester);
+      if (!isAdmin(principal)) manager.access.assertUsable(params.id, requester);
       const killed = await manager.kill(params.id);
       ports.close(params.id);
       return { killed };
@@ -63,11 +61,13 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     forkSandbox: async ({ params, body, principal, note }) => {
       const key = keyOf(principal);
       const bounds = admission.boundsOf(key);
-      const { driver, egress: policy, limits } = manager.get(params.id);
-      bounds.assertDriver(driver, `fork sandbox ${params.id}`);
-      bounds.assertEgress(policy, `fork sandbox ${params.id}`);
-      const { lifetimeMs: _, ...asked } = limits;
-      bounds.limitsFor(asked, `fork sandbox ${params.id}`);
+      const {
+        driver,
+        egress: policy,
+        limits: { lifetimeMs: _, ...limits },
+      } = manager.get(params.id);
+      const profile = manager.access.profileOf(params.id);
+      bounds.terms({ profile, driver, egress: policy, limits }, `fork sandbox ${params.id}`);
       const { egressCeiling } = bounds;
       const places = Array.from({ length: body.count }, () => admission.open(key));
       const admit = (): void => places.forEach((place) => place.admit());
@@ -85,6 +85,11 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     }),
     listCheckpoints: async ({ params }) => ({ checkpoints: await manager.pauseResume.checkpoints(params.id) }),
     getUsage: ({ params }) => manager.usage(params.id),
+    isolateSandbox: ({ params, body }) => manager.isolation.isolate(params.id, "operator", body.reason),
+    releaseSandbox: ({ params, requester }) => manager.isolation.release(params.id, requester.who),
+    getEvidence: async ({ params, signal }) =>
+      new ByteStream(await manager.isolation.evidence.archive(params.id, signal)),
+    getUsageHistory: ({ params, query }) => manager.monitor.history(params.id, query.sinceMs),
     holdSandbox: ({ params, body: { holder, ttlMs }, requester: { who } }) =>
       manager.changes.hold(params.id, { who, holder }, ttlMs),
     unholdSandbox: ({ params, query: { holder }, requester: { who } }) =>
@@ -93,7 +98,11 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     setEgress: async ({ params, body, principal }) => {
       compilePolicy(body);
       const bounds = admission.boundsOf(keyOf(principal));
-      bounds.assertEgress(body, `change the egress policy of sandbox ${params.id}`);
+      bounds.assertEgress(
+        body,
+        manager.access.profileOf(params.id),
+        `change the egress policy of sandbox ${params.id}`,
+      );
       const policy = await manager.changes.setEgress(params.id, body, bounds.egressCeiling);
       egress.closeForbidden(params.id);
       return policy;

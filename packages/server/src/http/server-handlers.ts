@@ -1,17 +1,27 @@
-import { compilePolicy } from "@atoll/guard";
-import { SandboxError } from "@atoll/protocol";
+import { assertAllowed, compilePolicy } from "@atoll/guard";
+import { SandboxError, type SandboxId } from "@atoll/protocol";
 import { describeConfig } from "../config/read-config.ts";
 import { waitForPort } from "../ports/wait-for-port.ts";
 import { EventStream, WithStatus, type Handlers } from "./handlers.ts";
 import type { Parts } from "./parts.ts";
+import { keyOf } from "./sandbox-handlers.ts";
 import { visibleEvents } from "./visible-events.ts";
 
 export function serverHandlers(parts: Parts) {
-  const { manager, keys, ports, metrics, config, uploads } = parts;
+  const { manager, keys, ports, metrics, config, uploads, admission } = parts;
   const { templates } = manager.engine;
+  const assertPort = ({ id, port }: { id: SandboxId; port: number }, what: string): void =>
+    assertAllowed(
+      { operation: "port", profile: manager.access.profileOf(id), port },
+      `${what} a port of sandbox ${id}`,
+    );
   return {
-    getPort: ({ params }) => ports.describe(params.id, params.port),
+    getPort: ({ params }) => {
+      assertPort(params, "show");
+      return ports.describe(params.id, params.port);
+    },
     setPort: async ({ params, body }) => {
+      assertPort(params, "change");
       await manager.changes.setPortPublic(params.id, params.port, body.isPublic);
       if (!body.isPublic) ports.close(params.id, params.port);
       return ports.describe(params.id, params.port);
@@ -42,8 +52,11 @@ export function serverHandlers(parts: Parts) {
       }
       await templates.remove(params.name);
     },
+    listProfiles: async ({ principal }) => ({ profiles: await admission.resolve(keyOf(principal)) }),
+    getProfile: ({ params, principal }) => admission.resolveOne(keyOf(principal), params.name),
     createKey: async ({ body, note }) => {
       if (body.policy.egress !== undefined) compilePolicy(body.policy.egress);
+      admission.assertUsable(body.policy);
       const created = await keys.create(body);
       note({ keyId: created.key.id, verbs: created.key.verbs, policy: created.key.policy });
       return created;

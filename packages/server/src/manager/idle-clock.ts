@@ -10,6 +10,8 @@ export interface IdleClockOptions {
   /** The time when the sandbox was created, or last resumed. */
   startedAtMs: number;
   timeouts: () => SandboxTimeouts;
+  /** How much longer it may run than since `startedAtMs`, if its profile limits that. */
+  runTimeMs: () => number | undefined;
   /** Reports whether a command is known to run. The code that makes it false calls `touch`. */
   hasWork: () => boolean;
   /**
@@ -18,10 +20,16 @@ export interface IdleClockOptions {
    */
   findsWork: () => Promise<boolean>;
   /** Called at a timeout, and once more after each `restart` or `retry`. */
-  onTimeout: (which: "idle" | "lifetime") => void;
+  onTimeout: (which: Timeout) => void;
 }
 
-/** Decides when the time of a sandbox is over: at the end of its lifetime, or after it was idle for long enough. */
+/** The time of a sandbox that is over. */
+export type Timeout = "idle" | "lifetime" | "run_time";
+
+/**
+ * Decides when the time of a sandbox is over: at the end of its lifetime, when it has run for as long as its profile
+ * allows, or after it was idle for long enough.
+ */
 export class IdleClock {
   readonly #options: IdleClockOptions;
   #startedAtMs: number;
@@ -55,10 +63,10 @@ export class IdleClock {
     };
   }
 
-  /** The time when it will end if nothing happens; while it is busy, only its lifetime counts. */
+  /** The time when it will end if nothing happens; while it is busy, only its lifetime and its run time count. */
   get endsAtMs(): number | undefined {
     if (this.#isStopped) return undefined;
-    const ends = [this.#idleEndMs(), this.#lifetimeEndMs()].filter((end) => end !== undefined);
+    const ends = [this.#idleEndMs(), this.#lifetimeEndMs(), this.#runTimeEndMs()].filter((end) => end !== undefined);
     return ends.length === 0 ? undefined : Math.min(...ends);
   }
 
@@ -95,7 +103,7 @@ export class IdleClock {
   }
 
   /** Reports the timeout once more after a delay, because the sandbox could not be paused or killed. */
-  retry(which: "idle" | "lifetime"): void {
+  retry(which: Timeout): void {
     if (this.#isClosed) return;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#timeOut(which), retryMs);
@@ -113,6 +121,11 @@ export class IdleClock {
     return lifetimeMs === undefined ? undefined : this.#startedAtMs + lifetimeMs;
   }
 
+  #runTimeEndMs(): number | undefined {
+    const runTimeMs = this.#options.runTimeMs();
+    return runTimeMs === undefined ? undefined : this.#startedAtMs + runTimeMs;
+  }
+
   /**
    * Sets the timer. A timer that fires too early, because the sandbox was used since, is set again: this is cheaper
    * than setting it at every request.
@@ -124,6 +137,7 @@ export class IdleClock {
     const fire = (): void => {
       const now = Date.now();
       const isAt = (moment: number | undefined): boolean => moment !== undefined && moment <= now;
+      if (isAt(this.#runTimeEndMs())) return this.#timeOut("run_time");
       if (isAt(this.#lifetimeEndMs())) return this.#timeOut("lifetime");
       if (isAt(this.#idleEndMs())) return void this.#lookInside();
       this.#arm();
@@ -143,7 +157,7 @@ export class IdleClock {
     this.#arm();
   }
 
-  #timeOut(which: "idle" | "lifetime"): void {
+  #timeOut(which: Timeout): void {
     this.stop();
     this.#options.onTimeout(which);
   }

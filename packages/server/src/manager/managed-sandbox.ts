@@ -5,6 +5,7 @@ import {
   SandboxError,
   type EndReason,
   type EgressPolicy,
+  type Isolated,
   type SandboxId,
   type SandboxInfo,
   type SandboxTimeouts,
@@ -12,10 +13,11 @@ import {
 import type { Logger } from "pino";
 import { SandboxCommands, type SandboxCommandsOptions } from "../commands/sandbox-commands.ts";
 import { Turns } from "../support/turns.ts";
-import { IdleClock } from "./idle-clock.ts";
+import { IdleClock, type Timeout } from "./idle-clock.ts";
 import {
   assertNotHeldByOther,
   heldBy,
+  profileOf,
   saveSettings,
   type Requester,
   type SandboxSettings,
@@ -30,7 +32,7 @@ const turnMs = 2_000;
 export interface ManagedSandboxOptions extends Omit<SandboxCommandsOptions, "environment" | "rollbacks"> {
   facts: SandboxSettings;
   environment: Record<string, string>;
-  onTimeout: (sandbox: ManagedSandbox, which: "idle" | "lifetime") => void;
+  onTimeout: (sandbox: ManagedSandbox, which: Timeout) => void;
   /** True if stored commands of an earlier server, or of the sandbox that it is a copy of, may be there. */
   hasEarlierCommands: boolean;
   /**
@@ -82,13 +84,14 @@ export class ManagedSandbox {
     this.clock = new IdleClock({
       startedAtMs: facts.resumedAtMs ?? facts.createdAtMs,
       timeouts: () => this.#facts.timeouts,
+      runTimeMs: () => this.#runTimeLeftMs,
       hasWork: () => this.commands.hasWork,
       findsWork: () => this.#findsWork(),
       onTimeout: (which) => {
         options.onTimeout(this, which);
       },
     });
-    if (sandbox.state === "paused") this.clock.stop();
+    if (sandbox.state === "paused" || facts.isolated !== undefined) this.clock.stop();
   }
 
   get id(): SandboxId {
@@ -118,6 +121,7 @@ export class ManagedSandbox {
       state: record.state,
       template: record.template,
       driver: record.driver,
+      profile: profileOf(this.#facts).name,
       limits: record.limits,
       labels: this.#facts.labels,
       timeouts: this.#facts.timeouts,
@@ -128,6 +132,7 @@ export class ManagedSandbox {
       ...(holder === undefined ? {} : { heldBy: holder }),
       ...("reason" in record ? { reason: record.reason } : {}),
       ...(this.sandbox.isSilent || this.#isUnreached ? { guest: "unresponsive" } : {}),
+      ...(this.#facts.isolated === undefined ? {} : { isolated: this.#facts.isolated }),
       runningCommands: this.commands.runningCount,
       ...(checkpoint === undefined ? {} : { checkpoint }),
       ...(rollbacks === 0 ? {} : { rollbacks }),
@@ -158,18 +163,26 @@ export class ManagedSandbox {
     });
   }
 
-  /** Records a resume: all timeouts start again. */
-  async recordResume(): Promise<void> {
+  /** Marks the sandbox as isolated, or ends that. */
+  setIsolated(isolated: Isolated | undefined): Promise<void> {
+    return this.#change("isolate", (facts) => {
+      const { isolated: _, ...rest } = facts;
+      return isolated === undefined ? rest : { ...rest, isolated };
+    });
+  }
+
+  /** Records a resume: all timeouts start again, and what it ran before counts on. */
+  async recordResume(ranMs: number | undefined): Promise<void> {
     this.clock.restart();
-    await this.#change("resume", (facts) => ({ ...facts, resumedAtMs: Date.now() }));
+    await this.#change("resume", (facts) => resumedNow(facts, ranMs));
   }
 
   /** Records a rollback. The sandbox runs as it was at an earlier time; its settings stay. */
-  async recordRollback(storeSettings = this.#storeSettings): Promise<void> {
+  async recordRollback(ranMs: number | undefined, storeSettings = this.#storeSettings): Promise<void> {
     this.clock.restart();
     await this.#turns.take(async () => {
       // The new settings apply even if they cannot be stored.
-      this.#facts = { ...this.#facts, resumedAtMs: Date.now(), rollbacks: this.rollbacks + 1 };
+      this.#facts = { ...resumedNow(this.#facts, ranMs), rollbacks: this.rollbacks + 1 };
       await storeSettings(this.#facts);
       await saveSettings(this.sandbox, this.#facts);
     });
@@ -224,6 +237,13 @@ export class ManagedSandbox {
     return this.#turns.take(() => this.#keep(facts));
   }
 
+  /** How long it may run from its last start on. A one-off run ends by the timeout of its command. */
+  get #runTimeLeftMs(): number | undefined {
+    const { profile, ranMs = 0, isOneOff } = this.#facts;
+    const runTimeMs = profile?.limits.runTimeMs;
+    return runTimeMs === undefined || isOneOff ? undefined : Math.max(0, runTimeMs - ranMs);
+  }
+
   /** Reports whether a process runs in it that it has to stay awake for. */
   async #findsWork(): Promise<boolean> {
     if (this.sandbox.state !== "running") return false;
@@ -272,4 +292,8 @@ export class ManagedSandbox {
     this.#facts = facts;
     this.clock.reset();
   }
+}
+
+function resumedNow(facts: SandboxSettings, ranMs: number | undefined): SandboxSettings {
+  return { ...facts, resumedAtMs: Date.now(), ...(ranMs === undefined ? {} : { ranMs }) };
 }

@@ -1,8 +1,9 @@
 import type { EgressHandler, EngineOptions, FilesSource } from "@atoll/engine";
-import type { AuditOptions } from "@atoll/guard";
-import type { EgressPolicy, SandboxId, SandboxLimits } from "@atoll/protocol";
+import type { AlertSettings, AuditOptions } from "@atoll/guard";
+import type { AuditLevel, CreateSandbox, EgressPolicy, SandboxId, SecurityProfile } from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { JournalOptions } from "../events/event-journal.ts";
+import type { MonitorOptions } from "../monitor/sandbox-monitor.ts";
 import type { ServerPersistence } from "../persistence/server-persistence.ts";
 import type { IdempotencyMark } from "../support/idempotent-calls.ts";
 import type { PooledShape } from "./warm-pool.ts";
@@ -28,9 +29,17 @@ export interface SandboxManagerOptions {
    */
   keptLogBytes?: number;
   journal?: JournalOptions;
-  audit?: AuditOptions;
+  /** How often a sandbox may reach its limits in ten minutes before it is isolated; 0 means any number of times. */
+  isolateAfterHits?: number;
+  /** How much is recorded of sandboxes whose profile does not say it. */
+  auditLevel?: AuditLevel;
+  audit?: Omit<AuditOptions, "key">;
   /** The stores of persistent sandboxes. Without them there are no persistent sandboxes. */
   persistence?: Pick<ServerPersistence, "sandboxStores" | "self" | "wasSelf" | "notifyServer" | "openArchive">;
+  /** The settings of the monitor. */
+  monitor?: MonitorOptions;
+  /** The receiver of alerts. Without it there are none. */
+  alerts?: AlertSettings | undefined;
   /** Without it nothing is logged. */
   log?: Logger;
 }
@@ -49,8 +58,10 @@ export interface Caller {
   admit?: (() => void) | undefined;
   /** The egress policy of the key, to be stored with the sandbox: the ceiling of its own policy at each connection. */
   egressCeiling?: EgressPolicy | undefined;
-  /** The limits of a one-off run. */
-  limits?: SandboxLimits | undefined;
+  /** The profile, which is stored with the sandbox: a profile that is changed later applies to new sandboxes. */
+  profile?: SecurityProfile | undefined;
+  /** What a one-off run is given. */
+  terms?: Pick<CreateSandbox, "driver" | "limits" | "egress"> | undefined;
   /** The files that the sandbox begins with. */
   files?: FilesSource | undefined;
 }

@@ -49,7 +49,7 @@ export class OneOffRun {
         RunCommand.parse({
           argv: request.argv ?? program?.argv,
           env: request.env,
-          timeoutMs: request.timeoutMs,
+          timeoutMs: Math.min(request.timeoutMs, sandbox.facts.profile?.limits.runTimeMs ?? Infinity),
           stdin: request.stdin !== undefined,
         }),
       );

@@ -1,9 +1,12 @@
-import type { SandboxId, SandboxInfo } from "@atoll/protocol";
+import { assertAllowed } from "@atoll/guard";
+import { SandboxId, type AuditLevel, type SandboxError, type SandboxInfo, type SecurityProfile } from "@atoll/protocol";
 import { canSee, type Principal } from "../auth/principal.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
+import { assertNotIsolated } from "./sandbox-isolation.ts";
 import { missingSandbox, type SandboxRegistry } from "./sandbox-registry.ts";
-import { assertNotHeldByOther, type Requester, type SandboxSettings } from "./sandbox-settings.ts";
+import { assertNotHeldByOther, profileOf, type Requester, type SandboxSettings } from "./sandbox-settings.ts";
 import { matchesToken } from "./sandbox-token.ts";
+import type { ServerAudit } from "./server-audit.ts";
 
 export interface SandboxAccessOptions {
   registry: SandboxRegistry;
@@ -53,13 +56,38 @@ export class SandboxAccess {
     return matchesToken(facts ?? { tokenHash: "0".repeat(64) }, token);
   }
 
-  /** Throws `in_use` while another client holds the sandbox. */
-  assertNotHeld(id: SandboxId, by: Requester): void {
-    assertNotHeldByOther(id, this.settingsOf(id), by);
+  /** Throws while the sandbox is isolated, and `in_use` while another client holds it. */
+  assertUsable(id: SandboxId, by: Requester): void {
+    const settings = this.settingsOf(id);
+    assertNotIsolated(id, settings);
+    assertNotHeldByOther(id, settings, by);
   }
 
   settingsOf(id: SandboxId): SandboxSettings {
     return this.#persistent.settingsOf(id) ?? this.#registry.find(id).facts;
+  }
+
+  profileOf(id: SandboxId): SecurityProfile {
+    return profileOf(this.settingsOf(id));
+  }
+
+  /** Returns the level that the profile of a sandbox asks for, if it has one. */
+  auditLevelOf(id: string | undefined): AuditLevel | undefined {
+    const { data } = SandboxId.safeParse(id);
+    if (data === undefined) return undefined;
+    return (this.#persistent.settingsOf(data) ?? this.#registry.get(data)?.facts)?.profile?.audit;
+  }
+
+  /** Connections to ports are requests to the program inside and not to this server, so a refusal is audited here. */
+  assertPort(id: SandboxId, port: number, audit: ServerAudit): void {
+    try {
+      assertAllowed({ operation: "port", profile: this.profileOf(id), port }, `connect to sandbox ${id}`);
+    } catch (error) {
+      const { code, details } = error as SandboxError;
+      const entry = { who: "server", what: "dial", sandboxId: id, result: code, details: { port, ...details } };
+      audit.record(entry, "security");
+      throw error;
+    }
   }
 
   /**

@@ -48,6 +48,7 @@ export class SandboxCreator {
     const facts = newSettings(request, {
       owner: by.keyId,
       egressCeiling: by.egressCeiling,
+      profile: by.profile,
       idempotency: mark,
       isOneOff,
       ...stored,

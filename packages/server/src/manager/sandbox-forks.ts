@@ -8,6 +8,8 @@ import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts
 import { storageError } from "../support/storage-error.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 import type { Caller } from "./manager-options.ts";
+import { ranMsOf } from "./run-time.ts";
+import { assertNotIsolated } from "./sandbox-isolation.ts";
 import { saveSettings, type SandboxSettings } from "./sandbox-settings.ts";
 import { issueToken } from "./sandbox-token.ts";
 
@@ -48,6 +50,7 @@ export class SandboxForks {
     by: ForkCaller,
   ): Promise<SandboxForked> {
     const { persistent, find } = this.#options;
+    assertNotIsolated(id, find(id).facts);
     by.admit?.();
     return find(id).facts.persistent
       ? persistent.inTurn(id, async () => {
@@ -104,9 +107,12 @@ export class SandboxForks {
   async #adoptOne(parent: ManagedSandbox, sandbox: Sandbox, kept: string, by: ForkCaller): Promise<Copy> {
     const { token, stored } = issueToken(undefined);
     const { idempotency: _, hold: __, tokenSalt: ___, resumedAtMs: ____, ...inherited } = parent.facts;
+    // A copy goes on with the run time of its parent, so that copying gains nothing.
+    const ranMs = await ranMsOf(parent, this.#options.engine);
     const facts: SandboxSettings = {
       ...inherited,
       ...stored,
+      ...(ranMs === undefined ? {} : { ranMs }),
       owner: by.keyId,
       egressCeiling: by.egressCeiling,
       createdAtMs: Date.now(),

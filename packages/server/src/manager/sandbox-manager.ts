@@ -1,7 +1,6 @@
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { Engine, type GuestFiles, type Sandbox } from "@atoll/engine";
-import { AuditLog } from "@atoll/guard";
 import {
   CreateSandbox,
   SandboxError,
@@ -18,10 +17,13 @@ import {
 } from "@atoll/protocol";
 import { pino, type Logger } from "pino";
 import type { Command } from "../commands/command.ts";
-import { EventJournal } from "../events/event-journal.ts";
+import { EventJournal, type NewEvent } from "../events/event-journal.ts";
+import { SandboxMonitor } from "../monitor/sandbox-monitor.ts";
+import { ServerAlerts } from "../monitor/server-alerts.ts";
 import type { CheckpointArchive } from "../persistence/checkpoint-archive.ts";
 import { noPersistence } from "../persistence/persistence-options.ts";
 import { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
+import { ServerSecret } from "../signing/server-secret.ts";
 import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
 import { assertSupported } from "./idle-clock.ts";
 import { commandEnded, commandStarted, sandboxEvent } from "./journal-events.ts";
@@ -35,12 +37,14 @@ import { SandboxAccess } from "./sandbox-access.ts";
 import { SandboxChanges } from "./sandbox-changes.ts";
 import { SandboxCreator } from "./sandbox-creator.ts";
 import { SandboxForks } from "./sandbox-forks.ts";
+import { egressTerms, SandboxIsolation } from "./sandbox-isolation.ts";
 import { refuseEgress, serverLabel } from "./sandbox-launcher.ts";
 import type { SandboxQuery } from "./sandbox-page.ts";
 import { SandboxRegistry } from "./sandbox-registry.ts";
 import { SandboxRollbacks, recoverRollback } from "./sandbox-rollbacks.ts";
 import { loadSettings, type SandboxSettings } from "./sandbox-settings.ts";
 import { issueTokenAgain } from "./sandbox-token.ts";
+import { ServerAudit } from "./server-audit.ts";
 import { timeOut } from "./time-out.ts";
 import { TypeStripper } from "./type-stripper.ts";
 
@@ -53,7 +57,7 @@ const asked: EndReason = { kind: "asked", message: "it was killed on request" };
  */
 export class SandboxManager {
   readonly events: EventJournal;
-  readonly audit: AuditLog;
+  readonly audit: ServerAudit;
   readonly engine: Engine;
   readonly pauseResume: PauseResume;
   readonly forks: SandboxForks;
@@ -61,7 +65,10 @@ export class SandboxManager {
   readonly access: SandboxAccess;
   readonly changes: SandboxChanges;
   readonly rollbacks: SandboxRollbacks;
+  readonly isolation: SandboxIsolation;
   readonly lostRuns: LostRuns;
+  readonly monitor: SandboxMonitor;
+  readonly alerts: ServerAlerts;
   readonly #options: SandboxManagerOptions;
   readonly #log: Logger;
   readonly #registry = new SandboxRegistry();
@@ -71,20 +78,27 @@ export class SandboxManager {
   readonly #types = new TypeStripper();
   #closing: Promise<void> | undefined;
 
-  private constructor(options: SandboxManagerOptions, engine: Engine, archive: CheckpointArchive | undefined) {
+  private constructor(
+    options: SandboxManagerOptions,
+    engine: Engine,
+    archive: CheckpointArchive | undefined,
+    auditKey: Buffer,
+  ) {
     const { dataDir, pool = [], proxyPort, log = pino({ enabled: false }) } = options;
     this.#options = options;
     this.#log = log;
     this.engine = engine;
+    this.alerts = new ServerAlerts(options.alerts, log);
     this.events = EventJournal.open(join(dataDir, "events"), {
       ...options.journal,
+      onEmit: (event) => {
+        options.journal?.onEmit?.(event);
+        this.alerts.take(event);
+      },
       ownerOf: (id) => this.ownerOf(id),
       onError: (error, { type }) => log.error({ err: error, event: type }, "event not stored"),
     });
-    this.audit = new AuditLog(join(dataDir, "audit"), {
-      ...options.audit,
-      onError: (error, { what }) => log.error({ err: error, what }, "audit line not written"),
-    });
+    this.audit = ServerAudit.open(auditKey, options, log, (id) => this.access.auditLevelOf(id));
     this.lostRuns = new LostRuns(join(dataDir, "lost-runs"));
     const manage = this.#manage.bind(this);
     this.persistent = new PersistentSandboxes({
@@ -101,17 +115,30 @@ export class SandboxManager {
     });
     for (const message of engine.events.recent) this.events.emit(sandboxEvent(message));
     engine.events.listen((message) => this.events.emit(sandboxEvent(message)));
+    engine.events.listen((message) => this.isolation.watch(message));
     const { persistent } = this;
     this.access = new SandboxAccess({ registry: this.#registry, persistent });
     const parts = { engine, persistent, find: this.#registry.find.bind(this.#registry), manage };
     this.pauseResume = new PauseResume({ ...parts, proxyPort, log });
     this.changes = new SandboxChanges(parts);
     this.forks = new SandboxForks({ ...parts, onEgress: options.onEgress });
-    this.rollbacks = new SandboxRollbacks({
-      ...parts,
+    const reporting = {
       pauseResume: this.pauseResume,
+      audit: this.audit,
+      emit: (event: NewEvent) => this.events.emit(event),
       log,
-      emit: (event) => this.events.emit(event),
+    };
+    this.rollbacks = new SandboxRollbacks({ ...parts, ...reporting });
+    this.isolation = new SandboxIsolation({
+      ...reporting,
+      get: (id) => this.#registry.get(id),
+      changes: this.changes,
+      mostLimitHits: options.isolateAfterHits ?? 0,
+    });
+    this.monitor = new SandboxMonitor(options.monitor ?? {}, {
+      ...reporting,
+      engine,
+      kill: (id, reason) => this.kill(id, reason),
     });
     this.#creator = new SandboxCreator({ ...parts, pool, proxyPort, onEgress: options.onEgress, log });
   }
@@ -134,7 +161,8 @@ export class SandboxManager {
     });
     try {
       const archive = await options.persistence?.openArchive(engine);
-      const manager = new SandboxManager(options, engine, archive);
+      const secret = await ServerSecret.load(dataDir);
+      const manager = new SandboxManager(options, engine, archive, secret.keyFor("audit log"));
       logRepairs(engine.repairs, manager.#log);
       await Promise.all(engine.list().map(({ id }) => manager.#restore(engine.get(id))));
       onReady();
@@ -223,6 +251,7 @@ export class SandboxManager {
   async dial(id: SandboxId, port: number, options: { family?: 4 | 6; signal: AbortSignal }): Promise<Duplex> {
     const leave = await this.access.acquire(id, options.signal);
     try {
+      this.access.assertPort(id, port, this.audit);
       await this.pauseResume.wake(id);
       const connection = await this.#registry.find(id).sandbox.dial(port, options);
       connection.once("close", leave);
@@ -237,8 +266,7 @@ export class SandboxManager {
   async runOnce(request: RunOnce, by: Caller): Promise<OneOffRun> {
     const create = CreateSandbox.parse({
       template: request.template,
-      driver: request.driver,
-      limits: by.limits,
+      ...by.terms,
       timeouts: { lifetimeMs: request.timeoutMs + 60_000 },
     });
     const { managed } = await this.#create(create, by, { mark: by.mark, isOneOff: true });
@@ -252,9 +280,9 @@ export class SandboxManager {
     return this.access.settingsOf(id).egress;
   }
 
-  /** Returns the policy with the ceiling of the key that set it. */
-  getEgressTerms(id: SandboxId): Pick<SandboxSettings, "egress" | "egressCeiling"> {
-    return this.access.settingsOf(id);
+  /** Returns the policy with its ceilings: that of the key that set it, and the profile. */
+  getEgressTerms(id: SandboxId): Pick<SandboxSettings, "egress" | "egressCeiling" | "profile"> {
+    return egressTerms(this.access.settingsOf(id));
   }
 
   isPortPublic(id: SandboxId, port: number): boolean {
@@ -277,6 +305,7 @@ export class SandboxManager {
 
   async #shutdown({ killAll = false, pauseAll = false }: { killAll?: boolean; pauseAll?: boolean }): Promise<void> {
     await Promise.allSettled([...this.#creating, this.#creator.pool.close(), this.#types.close()]);
+    this.monitor.close();
     const all = this.#registry.all();
     if (killAll) {
       const reason: EndReason = { kind: "server", message: "the server was stopped together with its sandboxes" };
@@ -289,7 +318,8 @@ export class SandboxManager {
     await this.engine.close();
     await Promise.all(left.map(({ commands }) => commands.release()));
     this.events.close();
-    this.audit.close();
+    await this.alerts.close();
+    this.audit.log.close();
   }
 
   async #create(
@@ -327,6 +357,8 @@ export class SandboxManager {
       // has a container as well: its commands are restored when it answers.
       const mayBeBlocked = sandbox.state === "running" || sandbox.state === "pausing";
       if (facts.persistent) managed.clock.stop();
+      // The guest of a frozen sandbox does not answer, so its commands are restored when it is released.
+      if (facts.isolated !== undefined && mayBeBlocked) return void this.isolation.finish(managed.id);
       if (!facts.persistent || !mayBeBlocked) await managed.restoreCommands();
     } catch (error) {
       // A sandbox that cannot be read may still be needed: it is left alone, and does not keep the server from
@@ -346,7 +378,10 @@ export class SandboxManager {
       environment,
       logger: this.#log.child({ sandboxId: sandbox.id }),
       onStart: (command) => this.events.emit(commandStarted(command)),
-      onEnd: (command) => this.events.emit(commandEnded(command)),
+      onEnd: (command) => {
+        this.events.emit(commandEnded(command));
+        if (command.signal === "SIGSYS") this.isolation.report(sandbox.id, "seccomp_kill", command.argv.join(" "));
+      },
       storeSettings: async (changed) => {
         if (changed.persistent) await this.persistent.storeSettings(sandbox.id, changed);
       },
@@ -357,19 +392,16 @@ export class SandboxManager {
       },
       onTimeout: (timedOut, which) => {
         const { pauseResume, audit } = this;
-        void timeOut(timedOut, which, {
-          pauseResume,
-          audit,
-          log: this.#log,
-          kill: (id, reason) => this.kill(id, reason),
-        });
+        void timeOut(timedOut, which, { pauseResume, audit, log: this.#log, kill: this.kill.bind(this) });
       },
     });
     this.#registry.add(managed);
+    this.monitor.watch(managed);
     return managed;
   }
 
   #forget(managed: ManagedSandbox): void {
+    if (this.#registry.get(managed.id) === managed) this.monitor.forget(managed.id);
     const { idempotency } = managed.facts;
     if (this.#registry.remove(managed) && idempotency !== undefined) this.#creates.forget(idempotency);
   }

@@ -11,6 +11,8 @@ import type { PreparedRollback } from "../persistence/stored-checkpoints.ts";
 import { storageError } from "../support/storage-error.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 import type { PauseResume } from "./pause-resume.ts";
+import { ranMsOf } from "./run-time.ts";
+import { assertNotIsolated } from "./sandbox-isolation.ts";
 import { loadSettings, saveSettings } from "./sandbox-settings.ts";
 
 const unpackTimeoutMs = 10 * 60_000;
@@ -80,8 +82,10 @@ export class SandboxRollbacks {
   ): Promise<SandboxRolledBack> {
     const { engine, emit, log } = this.#options;
     const { id, sandbox } = managed;
+    assertNotIsolated(id, managed.facts);
     const prepared = new PreparedCommands(sandbox.ownerDir);
     await this.#assertKept(id, checkpoint);
+    const ranMs = await ranMsOf(managed, engine);
     const { undo, leftAs } = await this.#reserve(managed, checkpoint);
     try {
       const { left, phases, totalMs } = await engine.rollback(id, checkpoint, {
@@ -90,7 +94,7 @@ export class SandboxRollbacks {
         prepare: () => prepared.unpack(engine, id, { checkpoint, rollbacks: managed.rollbacks + 1 }),
         switched: async (dropStreams) => {
           // The sandbox was rolled back, so a full disk must not leave it half way.
-          await managed.recordRollback(preparation?.complete).catch((error: unknown) => {
+          await managed.recordRollback(ranMs, preparation?.complete).catch((error: unknown) => {
             log.warn({ err: error, sandboxId: id }, "rollback not stored");
           });
           await managed.commands.rollBack(dropStreams, () => prepared.take(checkpoint));

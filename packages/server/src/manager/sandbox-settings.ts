@@ -1,8 +1,18 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Sandbox } from "@atoll/engine";
+import { ProfileBook } from "@atoll/guard";
 import { writeDurably } from "@atoll/host";
-import { EgressPolicy, SandboxError, SandboxTimeouts, type CreateSandbox, type SandboxId } from "@atoll/protocol";
+import {
+  EgressPolicy,
+  Isolated,
+  SandboxError,
+  SandboxTimeouts,
+  SecurityProfile,
+  standardProfile,
+  type CreateSandbox,
+  type SandboxId,
+} from "@atoll/protocol";
 import { z } from "zod";
 import { IdempotencyMark } from "../support/idempotent-calls.ts";
 
@@ -25,12 +35,18 @@ export const SandboxSettings = z.strictObject({
   rollbacks: z.int().optional(),
   labels: z.record(z.string(), z.string()),
   timeouts: SandboxTimeouts,
+  /** Its profile as it was when the sandbox was created; absent for the standard one. */
+  profile: SecurityProfile.optional(),
+  /** How long it ran in total before `resumedAtMs`, where its profile limits that. */
+  ranMs: z.int().min(0).optional(),
   egress: EgressPolicy,
   /** The ceiling of the key that set `egress`, as it was then. Older servers did not write it. */
   egressCeiling: EgressPolicy.optional(),
   env: z.record(z.string(), z.string()),
   hold: z.strictObject({ holder: z.string(), who: z.string().optional(), expiresAtMs: z.int() }).optional(),
   publicPorts: z.array(z.int()),
+  /** Set while it is isolated. */
+  isolated: Isolated.optional(),
   /** True if it exists for one run, and is removed when the server that runs it stops. */
   isOneOff: z.boolean(),
   /** True if it has metadata in the stores, which are authoritative; the settings here are a copy. */
@@ -41,9 +57,33 @@ export type SandboxSettings = z.infer<typeof SandboxSettings>;
 /** Returns the settings of a sandbox that is handed out now. */
 export function newSettings(
   { labels, timeouts, egress, env, persistent }: CreateSandbox,
-  by: Pick<SandboxSettings, "owner" | "tokenHash" | "tokenSalt" | "idempotency" | "isOneOff" | "egressCeiling">,
+  {
+    profile,
+    ...by
+  }: Pick<
+    SandboxSettings,
+    "owner" | "tokenHash" | "tokenSalt" | "idempotency" | "isOneOff" | "egressCeiling" | "profile"
+  >,
 ): SandboxSettings {
-  return { version: 1, ...by, createdAtMs: Date.now(), labels, timeouts, egress, env, publicPorts: [], persistent };
+  const kept = profile === undefined || profile.name === standardProfile ? {} : { profile };
+  return {
+    version: 1,
+    ...by,
+    ...kept,
+    createdAtMs: Date.now(),
+    labels,
+    timeouts,
+    egress,
+    env,
+    publicPorts: [],
+    persistent,
+  };
+}
+
+const standard = new ProfileBook().get(standardProfile);
+
+export function profileOf({ profile }: Pick<SandboxSettings, "profile">): SecurityProfile {
+  return profile ?? standard;
 }
 
 /** Returns the name of the current holder. */

@@ -1,25 +1,36 @@
-import type { AuditLog } from "@atoll/guard";
 import type { EndReason, SandboxId } from "@atoll/protocol";
 import type { Logger } from "pino";
+import type { Timeout } from "./idle-clock.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 import type { PauseResume } from "./pause-resume.ts";
+import { profileOf } from "./sandbox-settings.ts";
+import type { ServerAudit } from "./server-audit.ts";
 
 export interface TimeOutOptions {
   pauseResume: PauseResume;
   kill: (id: SandboxId, reason: EndReason) => Promise<unknown>;
-  audit: AuditLog;
+  audit: ServerAudit;
   log: Logger;
 }
 
 /** Pauses or kills a sandbox at its timeout, as its settings say. A kill that fails is retried. */
 export async function timeOut(
   managed: ManagedSandbox,
-  which: "idle" | "lifetime",
+  which: Timeout,
   { pauseResume, kill, audit, log }: TimeOutOptions,
 ): Promise<void> {
   const { id, facts } = managed;
-  const { idleMs = 0, lifetimeMs = 0, onTimeout } = facts.timeouts;
-  const message = which === "idle" ? `it was idle for ${idleMs} ms` : `it has lived for ${lifetimeMs} ms`;
+  if (facts.isolated !== undefined) return;
+  const { idleMs = 0, lifetimeMs = 0 } = facts.timeouts;
+  const { name, limits } = profileOf(facts);
+  const messages: Record<Timeout, string> = {
+    idle: `it was idle for ${idleMs} ms`,
+    lifetime: `it has lived for ${lifetimeMs} ms`,
+    run_time: `it has run for ${limits.runTimeMs} ms, which is all that the profile ${name} allows`,
+  };
+  const message = messages[which];
+  // Paused, it could never run again.
+  const onTimeout = which === "run_time" ? "kill" : facts.timeouts.onTimeout;
   log.info({ sandboxId: id, timeout: which, onTimeout }, "sandbox timed out");
   try {
     const isPaused = onTimeout === "pause" && (await pauseResume.pauseAtTimeout(managed));

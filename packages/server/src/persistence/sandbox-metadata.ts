@@ -9,7 +9,7 @@ import {
   type SandboxRecord,
 } from "@atoll/protocol";
 import { z } from "zod";
-import { heldBy, SandboxSettings } from "../manager/sandbox-settings.ts";
+import { heldBy, profileOf, SandboxSettings } from "../manager/sandbox-settings.ts";
 
 /** The file `metadata.json`, which is authoritative for a persistent sandbox. Only the owner of its lease writes it. */
 export const SandboxMetadata = z.strictObject({
@@ -66,6 +66,7 @@ export function infoFrom(metadata: SandboxMetadata, { isBeingAcquired }: { isBei
     state: failure !== undefined ? "failed" : isBeingAcquired ? "resuming" : isRunning ? "running" : "paused",
     template: record.template,
     driver: record.driver,
+    profile: profileOf(facts).name,
     limits: record.limits,
     labels: facts.labels,
     timeouts: facts.timeouts,

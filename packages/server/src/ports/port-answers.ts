@@ -27,6 +27,7 @@ export function explainFailure(error: unknown, { sandboxId, port }: PortAddress)
   if (isSandboxError(error, "sandbox_ended") || isSandboxError(error, "not_found")) {
     return { status: 410, text: `Sandbox ${sandboxId} has ended.` };
   }
+  if (isSandboxError(error, "permission_denied")) return { status: 403, text: `${error.message}.` };
   if (isSandboxError(error, "invalid_state") || isSandboxError(error, "guest_silent")) {
     return { status: 503, text: `${error.message}.` };
   }

@@ -1,9 +1,8 @@
-import { hkdfSync, randomBytes } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import { link, open, readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
+import { deriveKey, secretBytes, type KeyPurpose } from "@atoll/guard";
 import { SandboxError } from "@atoll/protocol";
-
-const secretBytes = 32;
 
 /**
  * The secret that the server signs with. It is created once, at the first start, and stays with the data directory:
@@ -27,8 +26,8 @@ export class ServerSecret {
   }
 
   /** Derives a key for one purpose: what is signed for one cannot be used for another. */
-  keyFor(purpose: "port tokens" | "file URLs"): Buffer {
-    return Buffer.from(hkdfSync("sha256", this.#secret, "", `atoll ${purpose}`, secretBytes));
+  keyFor(purpose: KeyPurpose): Buffer {
+    return deriveKey(this.#secret, purpose);
   }
 }
 

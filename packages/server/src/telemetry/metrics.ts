@@ -1,4 +1,5 @@
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from "prom-client";
+import { monitorMetrics, type MonitorSources } from "./monitor-metrics.ts";
 
 export interface MetricsSources {
   /** Returns the number of sandboxes in each state. */
@@ -14,6 +15,7 @@ export interface MetricsSources {
   unresponsive: () => number;
   /** Returns the cursor of the last event, which grows by one with each. */
   lastEvent: () => number;
+  monitor: MonitorSources;
 }
 
 /** The content of `/metrics`. Each server has its own metrics, also when two run in one process. */
@@ -43,6 +45,7 @@ export class Metrics {
       reading("atoll_sandboxes_unresponsive", "Running sandboxes whose guest does not answer", sources.unresponsive),
     );
     this.#registry.registerMetric(reading("atoll_sandboxes_pooled", "Sandboxes ready in the pool", sources.pooled));
+    for (const metric of monitorMetrics(sources.monitor)) this.#registry.registerMetric(metric);
     this.#registry.registerMetric(reading("atoll_last_event", "Cursor of the last event", sources.lastEvent));
   }
 

@@ -52,14 +52,20 @@ export class ChannelAudit {
     }
   }
 
-  /** Records all actions of this kind in one line at the end, with their bytes and the first failure. */
+  /**
+   * Records the first action of this kind when it is done, and all of them in one line at the end, with their bytes and
+   * the first failure.
+   */
   async gather<T>(what: string, bytes: number, action: () => Promise<T>): Promise<T> {
     const gathered = this.#gathered.get(what) ?? { sinceMs: performance.now(), count: 0, bytesIn: 0, result: "ok" };
     this.#gathered.set(what, gathered);
     gathered.count += 1;
     gathered.bytesIn += bytes;
+    const isFirst = gathered.count === 1 && !this.#lines.has(what);
     try {
-      return await action();
+      const done = await action();
+      if (isFirst) this.#emit(what, { result: "started", sinceMs: gathered.sinceMs, bytesIn: bytes, details: {} });
+      return done;
     } catch (error) {
       if (gathered.result === "ok") gathered.result = this.#resultOf(error);
       throw error;

@@ -9,7 +9,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-function makeClock(timeouts: { idleMs?: number; lifetimeMs?: number }) {
+function makeClock({ runTimeMs, ...timeouts }: { idleMs?: number; lifetimeMs?: number; runTimeMs?: number }) {
   const state = {
     timeouts: SandboxTimeouts.parse(timeouts),
     hasWork: false,
@@ -19,6 +19,7 @@ function makeClock(timeouts: { idleMs?: number; lifetimeMs?: number }) {
   const clock = new IdleClock({
     startedAtMs: Date.now(),
     timeouts: () => state.timeouts,
+    runTimeMs: () => runTimeMs,
     hasWork: () => state.hasWork,
     findsWork: () => state.findsWork(),
     onTimeout: (which) => state.ended.push(which),
@@ -32,6 +33,17 @@ test("a sandbox without requests ends after its idle time", async () => {
   expect(state.ended).toEqual([]);
   await vi.advanceTimersByTimeAsync(1);
   expect(state.ended).toEqual(["idle"]);
+});
+
+test("a sandbox that works ends when its run time is over, before its lifetime", async () => {
+  const { clock, state } = makeClock({ lifetimeMs: 60_000, runTimeMs: 10_000 });
+  state.hasWork = true;
+  clock.retain();
+  expect(clock.endsAtMs).toBe(Date.now() + 10_000);
+  await vi.advanceTimersByTimeAsync(9_999);
+  expect(state.ended).toEqual([]);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(state.ended).toEqual(["run_time"]);
 });
 
 test("every request starts the idle time again", async () => {

@@ -1,10 +1,10 @@
-import type { AuditLog } from "@atoll/guard";
 import { SandboxTimeouts } from "@atoll/protocol";
 import { pino } from "pino";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { IdleClock } from "../../src/manager/idle-clock.ts";
 import type { ManagedSandbox } from "../../src/manager/managed-sandbox.ts";
 import type { PauseResume } from "../../src/manager/pause-resume.ts";
+import type { ServerAudit } from "../../src/manager/server-audit.ts";
 import { timeOut } from "../../src/manager/time-out.ts";
 
 beforeEach(() => {
@@ -21,6 +21,7 @@ function onFullDisk() {
   const clock = new IdleClock({
     startedAtMs: Date.now(),
     timeouts: () => timeouts,
+    runTimeMs: () => undefined,
     hasWork: () => false,
     findsWork: async () => false,
     onTimeout: (which) => {
@@ -32,7 +33,7 @@ function onFullDisk() {
           seen.attempts += 1;
           if (seen.isFull) throw new Error("no space");
         },
-        audit: { record: ({ result }: { result: string }) => seen.audited.push(result) } as unknown as AuditLog,
+        audit: { record: ({ result }: { result: string }) => seen.audited.push(result) } as unknown as ServerAudit,
         log: pino({ enabled: false }),
       });
     },

@@ -54,11 +54,14 @@ export class ContainerEngine {
   readonly program: "docker" | "podman";
   readonly #globalArgs: readonly string[];
   readonly #env: Readonly<Record<string, string>>;
+  /** Podman's monitor of a container that runs out of memory writes a file to its working directory: here it cannot. */
+  readonly #place: { cwd?: string };
 
   constructor({ program = "docker", globalArgs = [], env = {} }: ContainerEngineOptions = {}) {
     this.program = program;
     this.#globalArgs = globalArgs;
     this.#env = env;
+    this.#place = program === "podman" ? { cwd: "/proc" } : {};
   }
 
   /** Starts a container that does nothing until `exec`, with an init that reaps what commands leave. */
@@ -86,6 +89,7 @@ export class ContainerEngine {
     return execOnHost(
       {
         argv: this.#argv(args),
+        ...this.#place,
         env: this.#env,
         timeoutMs: command.timeoutMs,
         kill,
@@ -223,7 +227,8 @@ export class ContainerEngine {
     { limitMs = timeoutMs, stdin }: { limitMs?: number; stdin?: AsyncIterable<Uint8Array> } = {},
   ): Promise<HostCommandResult> {
     const input = stdin === undefined ? {} : { stdin };
-    const result = await runCommand({ argv: this.#argv(args), env: this.#env, timeoutMs: limitMs, ...input }, signal);
+    const command = { argv: this.#argv(args), ...this.#place, env: this.#env, timeoutMs: limitMs, ...input };
+    const result = await runCommand(command, signal);
     if (succeeded(result.end)) return result;
     const lost = result.end.kind === "lost" ? result.end.reason : result.stderr;
     throw this.#failure(what, lost, result.end);

@@ -20,6 +20,7 @@ const rows: readonly InterpreterRow[] = [
   { pattern: /No module named '(cgi|cgitb|pipes|crypt|telnetlib|typing\.io)'/, newest: [3, 12] },
   { pattern: /has no attribute '_flavour'/, newest: [3, 11] },
   { pattern: /^.*\basync\b.*\n[^\n]*\^[^\n]*\nSyntaxError: invalid syntax/m, newest: [3, 6] },
+  { pattern: /SyntaxError: Generator expression must be parenthesized/, newest: [3, 6] },
   { pattern: /SyntaxError: Missing parentheses in call to 'print'/, newest: [2, 7] },
 ];
 

@@ -13,17 +13,20 @@ const statuses: Readonly<Record<string, TestStatus>> = {
 /** Reads the text of SymPy's `bin/test -C --verbose`. Its ids are names of functions, without a file. */
 export const sympyParser: Parser = {
   id: "sympy",
-  version: 1,
+  version: 2,
   parse({ text }) {
     const collector = new TestCollector();
     let suiteRan = false;
     eachLine(text, (raw) => {
-      const line = raw.trim();
+      // Behind the last test of a file is the result of the file.
+      const line = raw.trim().replace(/\s+\[(?:OK|FAIL)\]$/, "");
       if (line.startsWith("test_")) {
         const status = / s - /.test(line) ? "skipped" : statuses[line.slice(line.lastIndexOf(" ") + 1)];
         const id = line.split(/\s/, 1)[0] ?? "";
+        const hasRun = status === "passed" || status === "failed" || status === "error";
         // Functions of several files share a name; what did not really run must not hide a result of another file.
-        if (status === "passed" || status === "failed" || status === "error") collector.set(id, status);
+        // Data sets do not know the result of the last test of a file, so it does not hide one either.
+        if (hasRun && line === raw.trim()) collector.set(id, status);
         else if (status !== undefined) collector.setNew(id, status);
       } else if (line.startsWith("___")) {
         // The title of a traceback, `____ sympy/core/tests/test_basic.py:test_immutable ____`, of a line that is cut.

@@ -1,0 +1,2 @@
+export * from "./stress.ts";
+export * from "./test-app.ts";
