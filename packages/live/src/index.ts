@@ -24,5 +24,6 @@ export { ReloadFailed } from "./manager/reload-failed.ts";
 export type { CodeChange, RollbackTarget, Scan } from "./manager/app-code.ts";
 export type { BatchOptions, BatchResult } from "./manager/batch.ts";
 export * from "./recovery/classify.ts";
+export { traceEvents } from "./telemetry/trace-events.ts";
 export type { GenerationInfo, ModuleDiff, ModuleHistory } from "./versions/app-versions.ts";
 export type { SourcePlace } from "./compiler/source-places.ts";

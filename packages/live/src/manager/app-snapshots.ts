@@ -5,6 +5,9 @@ import type { RunningApp } from "./running-app.ts";
 /** The runtime keeps a limit itself. The host waits this much longer before it gives up on an answer. */
 const graceMs = 2_000;
 
+/** A service that is busy for longer keeps the state that was saved before. */
+const quickMs = 50;
+
 /** The last known states of the services of an app, which a process that is started again goes on with. */
 export class AppSnapshots {
   readonly #config: AppConfig;
@@ -21,6 +24,13 @@ export class AppSnapshots {
     const params = { timeoutMs: suspendTimeoutMs };
     const { snapshots } = await running.connection.request("snapshot", params, suspendTimeoutMs + graceMs);
     this.current = snapshots;
+  }
+
+  /** Reads the states of the services that are not busy, in case new code ends the process while it is loaded. */
+  async takeQuickly(running: RunningApp): Promise<void> {
+    const params = { timeoutMs: quickMs, skipsBusy: true };
+    const { snapshots } = await running.connection.request("snapshot", params, quickMs + graceMs);
+    this.merge(snapshots);
   }
 
   /** Takes over newer states of some services. */

@@ -230,6 +230,7 @@ export class LiveApp {
     this.#status.change("reloading");
     this.#emit({ type: "reload.start", modules: names, cause });
     this.#code.places.stage(modules);
+    await this.#snapshots.takeQuickly(this.#running).catch(() => undefined);
     const swap = new CodeSwap(this.#running.connection, this.config, this.#emit);
     try {
       const { services, snapshots, phases } = await swap.run({ ...generation, names, removed, extra });

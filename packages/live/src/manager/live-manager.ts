@@ -14,6 +14,7 @@ import { ProcessHost } from "../isolation/process-host.ts";
 import { defaultCacheDir } from "../programs/bundle.ts";
 import type { Recovery } from "../recovery/classify.ts";
 import { assertWithin, missingFor, resolveProfile } from "../security/app-profile.ts";
+import { LiveMetrics } from "../telemetry/live-metrics.ts";
 import { TypeChecker } from "../types/type-checker.ts";
 import { AppVersions, type GenerationInfo, type ModuleDiff, type ModuleHistory } from "../versions/app-versions.ts";
 import { defaultStateDir, VersionStore } from "../versions/version-store.ts";
@@ -68,6 +69,7 @@ export class LiveManager implements AsyncDisposable {
   readonly #stateDir: string;
   readonly #profiles: ProfileBook;
   readonly #watchers = new Map<string, AutoReload>();
+  readonly #metrics = new LiveMetrics(() => this.list());
   readonly #events = new EventEmitter<{ event: [LiveEvent] }>();
 
   constructor(options: LiveManagerOptions = {}) {
@@ -285,6 +287,11 @@ export class LiveManager implements AsyncDisposable {
     return () => void this.#events.off("event", listener);
   }
 
+  /** What happened to all apps, and their states now, as `/metrics` of a server has it for Prometheus. */
+  metrics(): Promise<{ contentType: string; text: string }> {
+    return this.#metrics.text();
+  }
+
   /** Ends all apps. Their versions stay on disk for a later manager. */
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([...this.#apps.keys()].map((id) => this.#release(id)));
@@ -300,7 +307,9 @@ export class LiveManager implements AsyncDisposable {
   }
 
   #emit(app: string, event: LiveEventBody): void {
-    this.#events.emit("event", { at: new Date().toISOString(), app, ...event });
+    const all: LiveEvent = { at: new Date().toISOString(), app, ...event };
+    this.#metrics.record(all);
+    this.#events.emit("event", all);
   }
 
   #app(id: string): LiveApp {

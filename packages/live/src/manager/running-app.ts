@@ -94,7 +94,8 @@ export class RunningApp {
   }
 
   inspect(options: Params<"inspect"> = {}): Promise<Reply<"inspect">> {
-    return this.connection.request("inspect", options, graceMs);
+    // A full collection of garbage may take its time.
+    return this.connection.request("inspect", options, startTimeoutMs);
   }
 
   async inject(service: string, fault: Params<"fault">["fault"]): Promise<void> {

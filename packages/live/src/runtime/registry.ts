@@ -45,6 +45,8 @@ export interface Undo {
 }
 
 const evaluationTimeoutMs = 5_000;
+/** The time that a long evaluation of many modules takes before others have their turn. */
+const turnMs = 20;
 
 /** The modules of the app. Each is bound late to those that it imports. */
 export class ModuleRegistry {
@@ -87,11 +89,14 @@ export class ModuleRegistry {
       instances.set(module, { artifact, exports: Object.create(null) as Namespace, bindings: new Map() });
     }
     const scope: Scope = { staged: instances };
+    const pause = pauses();
     const runs: { module: string; body: AsyncGenerator<void> }[] = [];
     for (const [module, instance] of instances) {
+      await pause();
       runs.push({ module, body: await this.#begin(instance, instances, scope) });
     }
     for (const { module, body } of runs) {
+      await pause();
       try {
         await within(
           guarded(() => body.next(), evaluationTimeoutMs),
@@ -209,6 +214,16 @@ function registerOf(exports: Namespace): Register {
     }
   };
   return Object.assign(register, { all });
+}
+
+/** Lets everything else in the process go on, now and then: services answer while many modules are evaluated. */
+function pauses(): () => Promise<void> {
+  let lastAt = performance.now();
+  return async () => {
+    if (performance.now() - lastAt < turnMs) return;
+    await new Promise((resolve) => setImmediate(resolve));
+    lastAt = performance.now();
+  };
 }
 
 export const folderUrl = (folder: string): string => pathToFileURL(`${folder}/`).href;

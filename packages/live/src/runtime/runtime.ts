@@ -90,9 +90,16 @@ export class Runtime {
       this.#swapper().settle();
       return {};
     },
-    snapshot: async ({ timeoutMs }) => {
-      const services = this.#system.services();
-      return { snapshots: await Promise.all(services.map((service) => snapshotBetweenMessages(service, timeoutMs))) };
+    snapshot: async ({ timeoutMs, skipsBusy = false }) => {
+      const taken = this.#system.services().map(async (service) => {
+        try {
+          return [await snapshotBetweenMessages(service, timeoutMs)];
+        } catch (error) {
+          if (skipsBusy) return [];
+          throw error;
+        }
+      });
+      return { snapshots: (await Promise.all(taken)).flat() };
     },
     fault: ({ service, fault }) => {
       this.#service(service).inject(fault);

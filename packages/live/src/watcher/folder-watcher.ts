@@ -6,6 +6,8 @@ import { SandboxError } from "@atoll/protocol";
 
 /** The longest time that changes wait for a pause between them. */
 const maxWaitMs = 200;
+/** So many files at once are no edit but a checkout, which has to be complete before it can be compiled. */
+const burst = { files: 10, quietMs: 100, maxWaitMs: 3_000 };
 
 export interface FolderWatcherOptions {
   /** Whether a folder is looked into, by its name. */
@@ -123,8 +125,10 @@ export class FolderWatcher implements Disposable {
     const now = performance.now();
     if (this.#timer === undefined) this.#firstAt = now;
     clearTimeout(this.#timer);
-    const left = Math.max(0, this.#firstAt + maxWaitMs - now);
-    this.#timer = setTimeout(() => this.#flush(), Math.min(this.#options.debounceMs, left));
+    const isBurst = this.#changed.size > burst.files;
+    const quietMs = isBurst ? Math.max(burst.quietMs, this.#options.debounceMs) : this.#options.debounceMs;
+    const left = Math.max(0, this.#firstAt + (isBurst ? burst.maxWaitMs : maxWaitMs) - now);
+    this.#timer = setTimeout(() => this.#flush(), Math.min(quietMs, left));
   }
 
   #flush(): void {

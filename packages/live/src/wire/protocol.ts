@@ -81,7 +81,11 @@ export const requests = {
   revert: { params: z.object({ generation: z.int() }), reply: z.object({ services: z.array(z.string()) }) },
   /** The generation held through its probation: what `revert` needs is dropped. */
   settle: { params: z.object({ generation: z.int() }), reply: z.object({}) },
-  snapshot: { params: z.object({ timeoutMs: z.int() }), reply: z.object({ snapshots: z.array(ServiceSnapshot) }) },
+  /** Saves the states of all services. Those that are busy for longer are left out if `skipsBusy` is set. */
+  snapshot: {
+    params: z.object({ timeoutMs: z.int(), skipsBusy: z.boolean().optional() }),
+    reply: z.object({ snapshots: z.array(ServiceSnapshot) }),
+  },
   /** Makes a service fail on purpose, for tests. */
   fault: {
     params: z.object({

@@ -88,12 +88,10 @@ test.for([
   expect(await app.call("counter", "add", 1)).toBe(8);
 });
 
-test.for([
-  ["throws", "throw new Error('no');"],
-  ["never ends", "for (;;);"],
-] as const)("a module whose evaluation %s is never seen by what runs", async ([, body]) => {
+test("a module whose evaluation throws is never seen by what runs", async () => {
   const app = await startedApp();
-  const broken = handMade("src/counter.ts", { exports: ["default"], body: `const $default = 1; ${body}` });
+  const body = "const $default = 1; throw new Error('no');";
+  const broken = handMade("src/counter.ts", { exports: ["default"], body });
   await expect(app.swap(2, broken)).rejects.toMatchObject({ code: "load_failed" });
   expect(await app.call("counter", "add", 1)).toBe(6);
 });

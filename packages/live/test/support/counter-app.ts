@@ -29,6 +29,10 @@ export function startCounter(
 ): Promise<TestApp> {
   return startTestApp(
     { "src/app.ts": root, "src/counter.ts": counter(), ...sources },
-    { name: "counter", config: { typeCheck: "off", ...config }, manager: { hosts: [new ProcessHost()] } },
+    {
+      name: "counter",
+      config: { typeCheck: "off", limits: { cpus: 2, unresponsiveMs: 60_000 }, ...config },
+      manager: { hosts: [new ProcessHost()] },
+    },
   );
 }

@@ -47,6 +47,7 @@ const texts: readonly [text: string, id: string, plan: object][] = [
   ["ModuleNotFoundError: No module named 'imp'", "imp", {}],
   ["ImportError: cannot import name 'environmentfilter' from 'jinja2' (/x)", "jinja-aliases", {}],
   ["ImportError: cannot import name 'contextfunction' from 'jinja2.utils' (/x)", "jinja-aliases", {}],
+  ["TypeError: EnvironBuilder.__init__() got an unexpected keyword argument 'as_tuple'", "werkzeug-as-tuple", {}],
   ["ImportError: cannot import name 'soft_unicode' from 'markupsafe' (/x)", "markupsafe-soft", {}],
   ["AttributeError: module 'numpy' has no attribute 'float'.", "numpy-aliases", {}],
   ["ModuleNotFoundError: No module named 'yaml'", "missing-module:yaml", { packages: { add: ["pyyaml"] } }],

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { run } from "@atoll/host";
@@ -93,6 +93,23 @@ test("a connection that no network takes fails when its timeout is over", async 
   expect(await withShim("connect-timeouts", program)).toEqual({
     output: "timed out",
     used: ["connect-timeouts:socket.connect"],
+  });
+});
+
+test("Werkzeug's client takes as_tuple and returns what old versions returned", async () => {
+  await mkdir(join(directory, "werkzeug"));
+  await writeFile(join(directory, "werkzeug", "__init__.py"), "");
+  await writeFile(
+    join(directory, "werkzeug", "test.py"),
+    "class Response:\n  class request: environ = 'environ'\n  def __repr__(self): return 'response'\n" +
+      "class Client:\n  def open(self, path): return Response()\n",
+  );
+  const program =
+    "from werkzeug.test import Client\nclass Ours(Client):\n  def open(self, path, as_tuple=False):\n" +
+    "    return super().open(path, as_tuple=as_tuple)\nprint(Ours().open('/'), Ours().open('/', as_tuple=True))";
+  expect(await withShim("werkzeug-as-tuple", program)).toEqual({
+    output: "response ('environ', response)",
+    used: ["werkzeug-as-tuple:Client.open"],
   });
 });
 

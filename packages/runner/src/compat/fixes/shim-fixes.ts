@@ -149,6 +149,12 @@ const rows: readonly ShimRow[] = [
     pattern: lacks("markupsafe", "soft_unicode"),
   },
   {
+    id: "werkzeug-as-tuple",
+    since: "Werkzeug 2.1",
+    what: "werkzeug.test.Client.open takes as_tuple, which old versions of Flask pass on",
+    pattern: /unexpected keyword argument 'as_tuple'/,
+  },
+  {
     id: "numpy-aliases",
     since: "NumPy 1.24",
     what: "numpy.float, numpy.int and other old names are the types and functions that they named",

@@ -67,6 +67,7 @@ PATCHES = {
     "connect-timeouts": [("socket", _connect_timeouts)],
     "jinja-aliases": [("jinja2", _jinja), ("jinja2.utils", _jinja), ("jinja2.filters", _jinja)],
     "markupsafe-soft": [("markupsafe", _removed_names("markupsafe-soft", {"soft_unicode": "markupsafe.soft_str"}))],
+    "werkzeug-as-tuple": [("werkzeug.test", _werkzeug_test)],
     "numpy-aliases": [("numpy", _numpy)],
 }
 MODULES = {"imp": ("imp", _imp)}

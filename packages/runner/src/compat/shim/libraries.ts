@@ -11,6 +11,19 @@ def _jinja(module):
     _lazy(module, "jinja-aliases", found)
 
 
+def _werkzeug_test(module):
+    opened = module.Client.open
+
+    def open(self, *args, **kwargs):
+        if "as_tuple" not in kwargs:
+            return opened(self, *args, **kwargs)
+        _trace("werkzeug-as-tuple", "Client.open")
+        as_tuple = kwargs.pop("as_tuple")
+        response = opened(self, *args, **kwargs)
+        return (response.request.environ, response) if as_tuple else response
+    module.Client.open = open
+
+
 def _numpy(module):
     values = {"bool": bool, "int": int, "float": float, "complex": complex, "object": object, "str": str,
               "unicode": str, "long": int}
