@@ -9,6 +9,7 @@ import { exec, execConcurrent } from "./engine/exec.ts";
 import { idle } from "./engine/idle.ts";
 import { kill } from "./engine/kill.ts";
 import { throughput } from "./engine/throughput.ts";
+import { audit as guardAudit } from "./guard/audit.ts";
 import { monitor as guardMonitor } from "./guard/monitor.ts";
 import { policy } from "./guard/policy.ts";
 import { scan } from "./guard/scan.ts";
@@ -69,6 +70,7 @@ const benchmarks: readonly Benchmark[] = [
   liveCompile,
   watch,
   scan,
+  guardAudit,
   guardMonitor,
   policy,
   soak,

@@ -40,6 +40,8 @@ describe("a sandbox", () => {
     expect((await atoll("info", id)).stdout).toContain("memory\t268435456\n");
     const [stats] = json(await atoll("stats", "--no-stream", "--json")).sandboxes;
     expect(stats).toMatchObject({ id, cpuPercent: expect.any(Number), memoryBytes: expect.any(Number) });
+    const [watched] = json(await atoll("stats", "--watch", "--no-stream", "--json")).sandboxes;
+    expect(watched).toMatchObject({ id, history: { intervalMs: 5_000, kept: 360, samples: expect.any(Array) } });
     expect(json(await atoll("port", "--json", id, "8000"))).toMatchObject({ port: 8000, isPublic: false });
 
     expect((await atoll("kill", "--all")).exitCode).toBe(2);

@@ -3,6 +3,7 @@ import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { findLeftoversIn } from "@atoll/engine";
 import { detectCgroups } from "@atoll/host";
 import { HardLimitAction, type CreateSandboxInput, type LimitName, type SandboxId } from "@atoll/protocol";
 import type { Command } from "@atoll/server";
@@ -215,6 +216,9 @@ test("what a sandbox leaves behind after its end is found and reported", async (
   expect(found()).toContainEqual(["cgroup", `cgroup ${namespace}/left`]);
   expect(found()).toContainEqual(["directory", `directory ${directory}`]);
   expect(host.manager.monitor.leftovers.count).toBe(2);
+  // `atoll doctor` finds the same, from outside of the server.
+  const whats = (await findLeftoversIn(host.dataDir)).map(({ what }) => what);
+  expect(new Set(whats)).toEqual(new Set([`cgroup ${namespace}/left`, `directory ${directory}`]));
   await cgroup?.remove();
   await rm(directory, { recursive: true });
   await expect.poll(() => host.manager.monitor.leftovers.count).toBe(0);

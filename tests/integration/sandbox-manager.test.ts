@@ -149,19 +149,19 @@ describe("a hold", () => {
     ];
     expect(await manager.changes.hold(id, me, 60_000)).toMatchObject({ heldBy: "me" });
     await expect(manager.changes.hold(id, you, 1_000)).rejects.toMatchObject({ code: "in_use" });
-    expect(() => manager.access.assertNotHeld(id, { who: "key", holder: undefined })).toThrow(
+    expect(() => manager.access.assertUsable(id, { who: "key", holder: undefined })).toThrow(
       expect.objectContaining({ code: "in_use" }),
     );
     // A refused client learns the name of the holder.
     const impostor = { ...me, who: "another key" };
-    expect(() => manager.access.assertNotHeld(id, impostor)).toThrow(expect.objectContaining({ code: "in_use" }));
+    expect(() => manager.access.assertUsable(id, impostor)).toThrow(expect.objectContaining({ code: "in_use" }));
     await expect(manager.changes.hold(id, impostor, 1_000)).rejects.toMatchObject({ code: "in_use" });
-    manager.access.assertNotHeld(id, me);
+    manager.access.assertUsable(id, me);
     await expect(manager.changes.unhold(id, you)).rejects.toMatchObject({ code: "in_use" });
     expect((await manager.changes.unhold(id, me)).heldBy).toBeUndefined();
     await manager.changes.hold(id, you, 1);
     await expect.poll(() => manager.get(id).heldBy).toBeUndefined();
-    manager.access.assertNotHeld(id, { who: "key", holder: undefined });
+    manager.access.assertUsable(id, { who: "key", holder: undefined });
   });
 });
 

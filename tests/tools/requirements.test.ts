@@ -14,7 +14,7 @@ test("requirements of tests are only probed for tests", async () => {
   const names = async (forTests: boolean) => (await probeAll({ forTests })).map((probe) => probe.requirement.name);
   const always = await names(false);
   const more = (await names(true)).filter((name) => !always.includes(name));
-  expect(more).toEqual(["zsh", "fish", "pip3"]);
+  expect(more).toEqual(["zsh", "fish", "pip3", "pytest", "chromium", "dockerd", "podman", "runc", "catatonit"]);
 });
 
 test("missing requirements are installed, and only missing required ones stop set-up", () => {

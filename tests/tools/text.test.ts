@@ -95,7 +95,7 @@ describe("findProblems", () => {
     "/** Since the machine was started. */",
     "/** Held until the caller has read it, and then released. */",
     "/** Without quotes. */",
-    "/** This path is relative to the root. The root itself is empty. */",
+    "/** From the root, without a slash before it. The root itself is empty. */",
     "/**\n * Until the pause\n * is over.\n *\n * @param at\n */",
     "/* In the whole tree. 0 or an errno. */",
     "// Started by a server\n// without deadlines.",

@@ -54,6 +54,16 @@ export async function installModules(report) {
       npm?.endsWith("npm-cli.js") === true
         ? await run(process.execPath, [npm, ...args], { cwd: repositoryRoot, env })
         : await run("npm", args, { cwd: repositoryRoot, env });
-    if (exitCode !== 0) throw new Error(`Cannot install the npm packages: npm ci printed:\n${tail(output)}`);
+    if (exitCode !== 0) throw new Error(`Cannot install the npm packages: npm ci printed:\n${errorsOf(output)}`);
   });
+}
+
+/**
+ * Returns the first errors of npm, which have the cause: after an error of use it prints all of its options.
+ *
+ * @param {string} output
+ */
+function errorsOf(output) {
+  const errors = output.split("\n").filter((line) => line.startsWith("npm error"));
+  return errors.length === 0 ? tail(output) : errors.slice(0, 20).join("\n");
 }

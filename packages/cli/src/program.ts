@@ -43,6 +43,9 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
   "Server:": {
     up: async () => (await import("./commands/up.ts")).upCommand,
     doctor: async () => (await import("./commands/doctor.ts")).doctorCommand,
+    isolate: async () => (await import("./commands/isolate.ts")).isolateCommand,
+    release: async () => (await import("./commands/isolate.ts")).releaseCommand,
+    evidence: async () => (await import("./commands/evidence.ts")).evidenceCommand,
     audit: async () => (await import("./commands/audit.ts")).auditCommand,
     events: async () => (await import("./commands/events.ts")).eventsCommand,
     template: async () => (await import("./commands/template.ts")).templateCommand,

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { PhaseTimes } from "./checkpoint.ts";
 import { SandboxId } from "./ids.ts";
+import { IsolatedAs, ThreatKind } from "./isolation.ts";
 import { guestConditions, sandboxStates } from "./lifecycle.ts";
 import { ServerRef, TakenOver } from "./sandbox-api.ts";
 import { EndedProcess, EndReason } from "./sandbox.ts";
@@ -42,6 +43,15 @@ export const ApiEvent = z.discriminatedUnion("type", [
     /** The checkpoint of the state before the rollback. */
     left: z.int().optional(),
   }),
+  /** The sandbox reaches nothing and runs nothing until an operator releases or kills it. */
+  z.strictObject({
+    ...onSandbox,
+    type: z.literal("sandbox.isolated"),
+    kind: ThreatKind,
+    reason: z.string(),
+    heldAs: IsolatedAs,
+  }),
+  z.strictObject({ ...onSandbox, type: z.literal("sandbox.isolation_ended"), who: z.string() }),
   z.strictObject({ ...onSandbox, type: z.literal("checkpoint.removed"), checkpoint: z.int() }),
   z.strictObject({
     ...onSandbox,

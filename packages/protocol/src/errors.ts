@@ -8,6 +8,7 @@ export const errorCodes = {
   not_found: { status: 404, retryable: false },
   already_exists: { status: 409, retryable: false },
   permission_denied: { status: 403, retryable: false },
+  isolated: { status: 423, retryable: false },
   in_use: { status: 409, retryable: true },
   lease_lost: { status: 503, retryable: true },
   unsupported: { status: 501, retryable: false },

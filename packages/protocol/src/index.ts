@@ -65,6 +65,7 @@ export {
   AuditVerification,
   type AuditQueryInput,
 } from "./audit.ts";
+export { Isolated, IsolatedAs, IsolateSandbox, ThreatKind } from "./isolation.ts";
 export { CreateKey, KeyCreated, KeyInfo, KeyVerb, keyVerbs, type CreateKeyInput } from "./auth.ts";
 export {
   CommandId,

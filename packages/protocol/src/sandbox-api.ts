@@ -2,6 +2,7 @@ import { z } from "zod";
 import { ListedCheckpoint, PhaseTimes } from "./checkpoint.ts";
 import { EgressPolicy } from "./egress.ts";
 import { SandboxId, TemplateName } from "./ids.ts";
+import { Isolated } from "./isolation.ts";
 import { sandboxStates } from "./lifecycle.ts";
 import { AskedLimits, SandboxLimits } from "./limits.ts";
 import { DriverName, EndedProcess, EndReason } from "./sandbox.ts";
@@ -107,6 +108,8 @@ export const SandboxInfo = z.strictObject({
    * killed, and a snapshot can be taken of its files.
    */
   guest: z.literal("unresponsive").optional(),
+  /** Set while the sandbox is isolated: requests fail with `isolated` until an operator releases it. */
+  isolated: Isolated.optional(),
   /** The number of running commands. For a sandbox on another server, the number that server last stored. */
   runningCommands: z.int(),
   /**

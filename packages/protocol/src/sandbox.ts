@@ -45,6 +45,7 @@ export const EndReason = z.strictObject({
     "disk",
     "processes",
     "guest",
+    "seccomp",
     "exited",
     "start",
     "server",

@@ -379,6 +379,48 @@ export class Sandbox {
   }
 
   /**
+   * Cuts the sandbox off from everything, and saves or freezes it, until it is released or killed; for keys with the
+   * verb `admin`.
+   *
+   * @example
+   * const suspect = await Sandbox.create();
+   * console.log((await suspect.isolate({ reason: "it looks odd" })).isolated?.kind); // operator
+   * console.log((await suspect.release()).isolated); // undefined
+   * await suspect.kill();
+   */
+  async isolate(options: SignalOption & { reason?: string | undefined } = {}): Promise<SandboxInfo> {
+    const { reason, signal } = options;
+    const body = reason === undefined ? {} : { reason };
+    return this.#client.http.call("isolateSandbox", { params: { id: this.id }, body, signal, ...unhurried });
+  }
+
+  /**
+   * Ends an isolation; for keys with the verb `admin`.
+   *
+   * @example
+   * const suspect = await Sandbox.create();
+   * await suspect.isolate();
+   * await suspect.release();
+   * await suspect.kill();
+   */
+  async release(options: SignalOption = {}): Promise<SandboxInfo> {
+    return this.#client.http.call("releaseSandbox", { params: { id: this.id }, signal: options.signal });
+  }
+
+  /**
+   * Returns what is known about the sandbox as a tar archive: its commands with their output, its checkpoints, and its
+   * lines of the audit log; for keys with the verb `admin`.
+   *
+   * @example
+   * const reader = (await sandbox.evidence()).getReader();
+   * console.log((await reader.read()).done); // false
+   * await reader.cancel();
+   */
+  async evidence(options: SignalOption = {}): Promise<ReadableStream<Uint8Array>> {
+    return this.#client.http.stream("getEvidence", { params: { id: this.id }, signal: options.signal });
+  }
+
+  /**
    * Ends the sandbox and removes everything of it. Resolves with `false` if it was gone already, also if the first
    * answer was lost and the request repeated.
    *

@@ -138,7 +138,7 @@ export class Server {
         acquire: async ({ sandboxId: id, by }) => {
           const leave = await manager.access.acquire(id, stopping.signal);
           try {
-            manager.access.assertNotHeld(id, by ?? { who: "signed URL", holder: undefined });
+            manager.access.assertUsable(id, by ?? { who: "signed URL", holder: undefined });
             await manager.pauseResume.wake(id);
             return { files: manager.files(id), leave };
           } catch (error) {
@@ -167,6 +167,7 @@ export class Server {
       manager.engine.events.listen((event) => {
         if (event.type === "state" && event.to === "released") ports.close(event.sandboxId);
       });
+      manager.isolation.onCut((id) => ports.close(id));
       const watches = new WatchHub();
       const metrics = metricsOf(manager);
       const authenticator = new Authenticator({
@@ -214,7 +215,7 @@ export class Server {
           acquire: (id, signal) => manager.access.acquire(id, signal),
           retain: (id) => manager.access.retain(id),
           assertSees: (principal, id) => manager.access.assertSees(principal, id),
-          assertNotHeld: (id, by) => manager.access.assertNotHeld(id, by),
+          assertNotHeld: (id, by) => manager.access.assertUsable(id, by),
           wake: (id) => manager.pauseResume.wake(id),
         },
         audit: (entry, kind) => manager.audit.record(entry, kind),
@@ -234,7 +235,7 @@ export class Server {
         locate: (id) => manager.access.locate(id),
         sources: {
           command: (id, commandId, rollbacks) => manager.command(id, commandId, rollbacks),
-          assertNotHeld: (id, by) => manager.access.assertNotHeld(id, by),
+          assertNotHeld: (id, by) => manager.access.assertUsable(id, by),
           files: (id) => manager.files(id),
           isHere: (id) => manager.access.isHere(id),
           acquire: (id, signal) => manager.access.acquire(id, signal),
@@ -375,6 +376,7 @@ async function openManager({
     proxyPort,
     environment: proxyEnvironment(),
     auditLevel: config.auditLevel,
+    isolateAfterHits: config.isolateAfterHits,
     keptCommands: config.keptCommands,
     keptLogBytes: config.keptLogBytes,
     pool: pooledShapes(config.pool, policy, profiles),

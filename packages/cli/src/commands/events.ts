@@ -58,6 +58,7 @@ function lineOf(cli: Cli, event: ApiEvent): string {
 
 function toneOf(type: ApiEvent["type"]): Tone {
   switch (type) {
+    case "sandbox.isolated":
     case "limit.hit":
     case "limit.enforced":
     case "egress.refused":
@@ -72,6 +73,7 @@ function toneOf(type: ApiEvent["type"]): Tone {
     case "sandbox.taken_over":
       return "busy";
     case "sandbox.state":
+    case "sandbox.isolation_ended":
     case "sandbox.handed_over":
     case "sandbox.copy_dropped":
     case "sandbox.rolled_back":

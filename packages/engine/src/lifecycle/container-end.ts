@@ -10,12 +10,14 @@ export function explainEnd({ id, limits }: SandboxRecord, exit: ContainerExit): 
     suggestion: exit.outOfMemory
       ? "Raise limits.memoryBytes, or use less."
       : "details.stderr has the runtime's output.",
-    details: { sandboxId: id, outOfMemory: exit.outOfMemory, stderr: exit.stderr },
+    details: { sandboxId: id, outOfMemory: exit.outOfMemory, signal: exit.signal, stderr: exit.stderr },
   });
 }
 
 export function endReason(error: SandboxError): EndReason {
   if (error.code === "guest_violation") return { kind: "guest", message: error.message };
+  // The kernel ends a runtime with this signal when it makes a system call that its own filter forbids.
+  if (error.details["signal"] === "SIGSYS") return { kind: "seccomp", message: error.message };
   const kind = error.details["outOfMemory"] === true ? "memory" : "exited";
   return { kind, message: error.message };
 }

@@ -27,6 +27,20 @@ export async function queryLog(dir: string, query: AuditQuery, signal?: AbortSig
   return { lines: found.slice(-query.limit), hasMore: found.length > query.limit };
 }
 
+/** Yields all lines about one sandbox as they are in the files, oldest first. */
+export async function* auditLines(dir: string, sandboxId: string): AsyncGenerator<string, void, undefined> {
+  const files = await openAuditFiles(dir);
+  try {
+    for (const { file } of files) {
+      for await (const { text } of linesOf(file)) {
+        if (text.includes(sandboxId) && parseLine(text)?.sandboxId === sandboxId) yield text;
+      }
+    }
+  } finally {
+    await Promise.all(files.map(({ file }) => file.close()));
+  }
+}
+
 function matches(line: AuditLine, { since, until, before, who, what, sandboxId, result }: AuditQuery): boolean {
   const atMs = Date.parse(line.at);
   if (since !== undefined && !(atMs >= Date.parse(since))) return false;

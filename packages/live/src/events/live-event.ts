@@ -1,4 +1,5 @@
 import type { ErrorCode } from "@atoll/protocol";
+import type { HardLimitAction, LimitName } from "@atoll/protocol";
 import type { Diagnostic } from "../compiler/artifact.ts";
 import type { SourcePlace } from "../compiler/source-places.ts";
 import type { AppState } from "../manager/app-options.ts";
@@ -44,6 +45,10 @@ export type LiveEventBody =
   | { type: "recovery"; kind: ErrorKind; recovery: Recovery; code: ErrorCode; reason: string; attempt: number }
   | { type: "log"; level: "log" | "warn" | "error"; text: string; service?: string }
   | { type: "watch.change"; files: string[] }
+  /** The monitor found a limit near, or reached. */
+  | { type: "limit.near" | "limit.hit"; limit: LimitName; used: number; allowed: number }
+  /** What was done about it, as the profile of the app demands, or why it could not be done. */
+  | { type: "limit.enforced"; limit: LimitName; action: HardLimitAction; result: "done" | "failed"; because: string }
   /** The app tried what its profile does not allow, and was refused. */
   | { type: "security.denied"; what: string; reason: string };
 

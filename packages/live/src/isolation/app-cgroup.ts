@@ -59,6 +59,10 @@ export class AppCgroup {
     return { cpuMs, processes: pids.length };
   }
 
+  setCpus(cpus: number): Promise<void> {
+    return this.#group.setLimits({ cpus });
+  }
+
   pids(): Promise<number[]> {
     return this.#group.pids();
   }

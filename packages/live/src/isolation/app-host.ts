@@ -44,6 +44,8 @@ export interface AppProcess {
   /** Text that the app wrote outside the protocol, such as a panic of Node: the last 64 KiB. */
   stderrTail(): string;
   usage(): Promise<AppUsage>;
+  /** Changes how much processor time it may use, where the level can. */
+  setCpus?(cpus: number): Promise<void>;
   /** Resolves when the server answers that the app is reached through, if there is one between. */
   reachable?(): Promise<void>;
   /** An address on this machine that leads to a port of the app. */

@@ -74,6 +74,11 @@ export class ChildApp implements AppProcess {
     };
   }
 
+  async setCpus(cpus: number): Promise<void> {
+    if (this.#cgroup === undefined) throw new SandboxError("unsupported", "Cannot limit CPU: there is no cgroup");
+    await this.#cgroup.setCpus(cpus);
+  }
+
   forward(port: number): Promise<{ host: string; port: number }> {
     return this.#forward(port);
   }

@@ -46,7 +46,7 @@ export class LiveApp {
   readonly config: AppConfig;
   readonly #code: AppCode;
   readonly #host: AppHost;
-  readonly #profile: SecurityProfile;
+  readonly profile: SecurityProfile;
   readonly #emit: (event: LiveEventBody) => void;
   readonly #status: AppStatus;
   #turn: Promise<unknown> = Promise.resolve();
@@ -62,7 +62,7 @@ export class LiveApp {
     this.config = parts.config;
     this.#code = new AppCode(parts);
     this.#host = parts.host;
-    this.#profile = parts.profile;
+    this.profile = parts.profile;
     this.#emit = parts.emit;
     this.#status = new AppStatus(
       { id: parts.id, folder: parts.folder, isolation: parts.host.level, profile: parts.profile.name },
@@ -159,15 +159,16 @@ export class LiveApp {
   }
 
   /** Ends the app: `terminate` of its services first, then the process. Idempotent. */
-  stop(): Promise<void> {
+  stop({ keepState = false, reason }: { keepState?: boolean; reason?: string } = {}): Promise<void> {
     return this.#inTurn(async () => {
       if (this.#status.state === "stopped") return;
+      if (keepState) await this.#takeSnapshots();
       this.#status.change("stopping");
       await this.#running?.connection.request("stop", { deadlineMs: graceMs }, graceMs).catch(() => undefined);
       await this.#end();
       this.#code.stop();
       await this.versions.flush();
-      this.#status.change("stopped");
+      this.#status.change("stopped", reason);
     });
   }
 
@@ -195,7 +196,7 @@ export class LiveApp {
       id: this.id,
       folder: this.folder,
       config: this.config,
-      profile: this.#profile,
+      profile: this.profile,
       host: this.#host,
       onEvent: (event) => this.#onRuntimeEvent(event),
       mapStack: (stack) => this.#code.places.map(stack),

@@ -1,6 +1,6 @@
 import { EventEmitter } from "node:events";
 import { resolve } from "node:path";
-import { ProfileBook } from "@atoll/guard";
+import { ProfileBook, type AuditLog, type Sampler } from "@atoll/guard";
 import { messageOf } from "@atoll/host";
 import { SandboxError, type CustomProfile, type SecurityProfile } from "@atoll/protocol";
 import { isModule, type Sources } from "../compiler/app-sources.ts";
@@ -13,6 +13,8 @@ import { GvisorHost } from "../isolation/gvisor-host.ts";
 import { ProcessHost } from "../isolation/process-host.ts";
 import { defaultCacheDir } from "../programs/bundle.ts";
 import type { Recovery } from "../recovery/classify.ts";
+import { auditEntryOf } from "../security/app-audit.ts";
+import { AppMonitor } from "../security/app-monitor.ts";
 import { assertWithin, missingFor, resolveProfile } from "../security/app-profile.ts";
 import { LiveMetrics } from "../telemetry/live-metrics.ts";
 import { TypeChecker } from "../types/type-checker.ts";
@@ -36,6 +38,10 @@ export interface LiveManagerOptions {
   stateDir?: string;
   /** Security profiles beside the built-in ones, by name. */
   profiles?: Readonly<Record<string, CustomProfile>>;
+  /** Where what apps do is recorded, as their profiles demand. */
+  audit?: AuditLog;
+  /** What samples apps, and has their profiles enforced at a limit. */
+  monitor?: Sampler;
   /** Looks at new code of all apps before it is loaded, and may refuse it. */
   scan?: Scan;
 }
@@ -68,6 +74,8 @@ export class LiveManager implements AsyncDisposable {
   readonly #scan: Scan | undefined;
   readonly #stateDir: string;
   readonly #profiles: ProfileBook;
+  readonly #audit: AuditLog | undefined;
+  readonly #monitor: AppMonitor | undefined;
   readonly #watchers = new Map<string, AutoReload>();
   readonly #metrics = new LiveMetrics(() => this.list());
   readonly #events = new EventEmitter<{ event: [LiveEvent] }>();
@@ -78,6 +86,9 @@ export class LiveManager implements AsyncDisposable {
     this.#types = new TypeChecker(options.compiler?.cacheDir ?? defaultCacheDir);
     this.#scan = options.scan;
     this.#profiles = new ProfileBook(options.profiles);
+    this.#audit = options.audit;
+    const { monitor } = options;
+    if (monitor !== undefined) this.#monitor = new AppMonitor(monitor, (app, event) => this.#emit(app, event));
     this.#stateDir = options.stateDir ?? defaultStateDir;
   }
 
@@ -131,6 +142,7 @@ export class LiveManager implements AsyncDisposable {
       emit: (event) => this.#emit(id, event),
     });
     this.#apps.set(id, app);
+    this.#monitor?.watch(app, profile);
     // Watching begins first: an edit during the start is seen, and one that repairs a failed start.
     if (config.autoReload) await this.enableAutoReload(id);
     await start(app);
@@ -295,6 +307,7 @@ export class LiveManager implements AsyncDisposable {
   /** Ends all apps. Their versions stay on disk for a later manager. */
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([...this.#apps.keys()].map((id) => this.#release(id)));
+    this.#monitor?.[Symbol.dispose]();
     for (const host of this.#hosts) await host[Symbol.asyncDispose]();
     await this.#types[Symbol.asyncDispose]();
     await this.#compiler[Symbol.asyncDispose]();
@@ -302,14 +315,17 @@ export class LiveManager implements AsyncDisposable {
 
   async #release(id: string): Promise<void> {
     this.disableAutoReload(id);
+    this.#monitor?.forget(id);
     await this.#app(id).stop();
     this.#apps.delete(id);
   }
 
   #emit(app: string, event: LiveEventBody): void {
-    const all: LiveEvent = { at: new Date().toISOString(), app, ...event };
-    this.#metrics.record(all);
-    this.#events.emit("event", all);
+    const happened: LiveEvent = { at: new Date().toISOString(), app, ...event };
+    this.#metrics.record(happened);
+    const audited = auditEntryOf(happened);
+    if (audited !== undefined) this.#audit?.record(audited.entry, this.#apps.get(app)?.profile.audit, audited.kind);
+    this.#events.emit("event", happened);
   }
 
   #app(id: string): LiveApp {

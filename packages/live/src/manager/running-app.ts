@@ -1,5 +1,5 @@
 import { importRules } from "@atoll/guard";
-import { SandboxError, type SecurityProfile } from "@atoll/protocol";
+import { isSandboxError, SandboxError, type SecurityProfile } from "@atoll/protocol";
 import type { Artifact } from "../compiler/artifact.ts";
 import { ModuleGraph } from "../graph/module-graph.ts";
 import type { AppEnd, AppHost, AppProcess } from "../isolation/app-host.ts";
@@ -141,12 +141,13 @@ export class RunningApp {
     const { unresponsiveMs } = this.#config.limits;
     const ping = (): Promise<unknown> => this.connection.request("ping", {}, unresponsiveMs);
     // What follows is the same as for any other end of the process.
-    const kill = (): Promise<void> => {
-      this.#isSilent = true;
+    const kill = (error: unknown): Promise<void> => {
+      // A process that has ended by itself does not answer either, for a reason of its own.
+      this.#isSilent = isSandboxError(error, "timed_out");
       return this.process.kill();
     };
-    await ping().catch(async () => {
-      if (this.process.reachable === undefined) return kill();
+    await ping().catch(async (error: unknown) => {
+      if (this.process.reachable === undefined) return kill(error);
       await this.process.reachable();
       return ping().catch(kill);
     });

@@ -19,6 +19,7 @@ const kinds: Readonly<Record<ErrorCode, ErrorKind>> = {
   not_found: "runtime",
   already_exists: "runtime",
   permission_denied: "security",
+  isolated: "security",
   in_use: "resource",
   lease_lost: "system",
   unsupported: "system",

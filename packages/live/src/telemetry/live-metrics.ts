@@ -94,6 +94,9 @@ export class LiveMetrics {
       case "service.stop":
       case "process.end":
       case "security.denied":
+      case "limit.near":
+      case "limit.hit":
+      case "limit.enforced":
         return undefined;
     }
   }

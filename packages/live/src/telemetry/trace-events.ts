@@ -71,6 +71,9 @@ function stepOf(event: LiveEvent): Step | undefined {
     case "log":
     case "watch.change":
     case "security.denied":
+    case "limit.near":
+    case "limit.hit":
+    case "limit.enforced":
       return undefined;
   }
 }

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { EgressPolicy } from "../egress.ts";
+import { IsolateSandbox } from "../isolation.ts";
 import {
   CheckpointList,
   CreateSandboxBody,
@@ -126,6 +127,31 @@ export const sandboxRoutes = {
     verb: "read",
     params: Id,
     reply: UsageInfo,
+  },
+  isolateSandbox: {
+    method: "POST",
+    path: "/sandboxes/:id/isolate",
+    summary: "Cut off a sandbox from everything, and save or freeze it, until it is released or killed",
+    verb: "admin",
+    params: Id,
+    body: IsolateSandbox,
+    reply: SandboxInfo,
+  },
+  releaseSandbox: {
+    method: "POST",
+    path: "/sandboxes/:id/release",
+    summary: "End the isolation of a sandbox",
+    verb: "admin",
+    params: Id,
+    reply: SandboxInfo,
+  },
+  getEvidence: {
+    method: "GET",
+    path: "/sandboxes/:id/evidence",
+    summary: "Download what is known about a sandbox: its commands with output, and its lines of the audit log",
+    verb: "admin",
+    params: Id,
+    reply: "tar",
   },
   getUsageHistory: {
     method: "GET",

@@ -83,6 +83,12 @@ export const Config = z.strictObject({
   auditLevel: AuditLevel.default("basic").describe(
     "what the audit log has of sandboxes without a profile: full also reads, none only security",
   ),
+  isolateAfterHits: z
+    .int()
+    .min(0)
+    .max(100)
+    .default(20)
+    .describe("how often a sandbox may reach its limits in ten minutes before it is isolated; 0: any number of times"),
   otlpEndpoint: z
     .string()
     .regex(/^https?:\/\/[^\s?#]+$/, "a URL such as http://localhost:4318")

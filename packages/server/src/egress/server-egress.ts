@@ -22,6 +22,7 @@ export function serverEgress(manager: SandboxManager, ceiling: EgressPolicy): Eg
       auditEgress(sandboxId, verdict, refusal, "security");
     },
   });
+  manager.isolation.onCut((id) => egress.closeForbidden(id));
   manager.engine.events.listen((event) => {
     if (event.type === "state" && (event.to === "killed" || event.to === "released")) egress.forget(event.sandboxId);
   });

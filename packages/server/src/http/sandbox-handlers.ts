@@ -5,7 +5,7 @@ import { missingSandbox } from "../manager/sandbox-registry.ts";
 import type { SnapshotSource } from "../snapshots/snapshot-library.ts";
 import { snapshotUserOf } from "../snapshots/snapshot-user.ts";
 import { undefinedIfNotFound } from "../support/undefined-if-not-found.ts";
-import type { Handlers } from "./handlers.ts";
+import { ByteStream, type Handlers } from "./handlers.ts";
 import type { Parts } from "./parts.ts";
 
 export function sandboxHandlers({ manager, egress, ports, admission, snapshots }: Parts) {
@@ -46,7 +46,7 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
       // The sandbox belonged to the caller, or to a key whose sandboxes the caller can see.
       if (sandbox === undefined) return { killed: false };
       // A holder that never returns must not keep a sandbox from the operator.
-      if (!isAdmin(principal)) manager.access.assertNotHeld(params.id, requester);
+      if (!isAdmin(principal)) manager.access.assertUsable(params.id, requester);
       const killed = await manager.kill(params.id);
       ports.close(params.id);
       return { killed };
@@ -85,6 +85,10 @@ export function sandboxHandlers({ manager, egress, ports, admission, snapshots }
     }),
     listCheckpoints: async ({ params }) => ({ checkpoints: await manager.pauseResume.checkpoints(params.id) }),
     getUsage: ({ params }) => manager.usage(params.id),
+    isolateSandbox: ({ params, body }) => manager.isolation.isolate(params.id, "operator", body.reason),
+    releaseSandbox: ({ params, requester }) => manager.isolation.release(params.id, requester.who),
+    getEvidence: async ({ params, signal }) =>
+      new ByteStream(await manager.isolation.evidence.archive(params.id, signal)),
     getUsageHistory: ({ params, query }) => manager.monitor.history(params.id, query.sinceMs),
     holdSandbox: ({ params, body: { holder, ttlMs }, requester: { who } }) =>
       manager.changes.hold(params.id, { who, holder }, ttlMs),

@@ -5,6 +5,7 @@ import {
   SandboxError,
   type EndReason,
   type EgressPolicy,
+  type Isolated,
   type SandboxId,
   type SandboxInfo,
   type SandboxTimeouts,
@@ -90,7 +91,7 @@ export class ManagedSandbox {
         options.onTimeout(this, which);
       },
     });
-    if (sandbox.state === "paused") this.clock.stop();
+    if (sandbox.state === "paused" || facts.isolated !== undefined) this.clock.stop();
   }
 
   get id(): SandboxId {
@@ -131,6 +132,7 @@ export class ManagedSandbox {
       ...(holder === undefined ? {} : { heldBy: holder }),
       ...("reason" in record ? { reason: record.reason } : {}),
       ...(this.sandbox.isSilent || this.#isUnreached ? { guest: "unresponsive" } : {}),
+      ...(this.#facts.isolated === undefined ? {} : { isolated: this.#facts.isolated }),
       runningCommands: this.commands.runningCount,
       ...(checkpoint === undefined ? {} : { checkpoint }),
       ...(rollbacks === 0 ? {} : { rollbacks }),
@@ -158,6 +160,14 @@ export class ManagedSandbox {
     return this.#change("change a port of", (facts) => {
       const others = facts.publicPorts.filter((other) => other !== port);
       return { ...facts, publicPorts: isPublic ? [...others, port] : others };
+    });
+  }
+
+  /** Marks the sandbox as isolated, or ends that. */
+  setIsolated(isolated: Isolated | undefined): Promise<void> {
+    return this.#change("isolate", (facts) => {
+      const { isolated: _, ...rest } = facts;
+      return isolated === undefined ? rest : { ...rest, isolated };
     });
   }
 

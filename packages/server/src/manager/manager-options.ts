@@ -29,6 +29,8 @@ export interface SandboxManagerOptions {
    */
   keptLogBytes?: number;
   journal?: JournalOptions;
+  /** How often a sandbox may reach its limits in ten minutes before it is isolated; 0 means any number of times. */
+  isolateAfterHits?: number;
   /** How much is recorded of sandboxes whose profile does not say it. */
   auditLevel?: AuditLevel;
   audit?: Omit<AuditOptions, "key">;

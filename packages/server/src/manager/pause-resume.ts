@@ -11,6 +11,7 @@ import type { Logger } from "pino";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 import { ranMsOf } from "./run-time.ts";
+import { assertNotIsolated } from "./sandbox-isolation.ts";
 
 const proxyTimeoutMs = 10_000;
 /** The states in which there is nothing to pause. */
@@ -75,7 +76,8 @@ export class PauseResume {
 
   /** Resumes the sandbox if it is paused, or about to be. A running sandbox is not touched. */
   async wake(id: SandboxId): Promise<void> {
-    const { sandbox } = this.#options.find(id);
+    const { sandbox, facts } = this.#options.find(id);
+    assertNotIsolated(id, facts);
     await this.#rollbacks.get(id);
     const { find, persistent } = this.#options;
     // A sandbox that was acquired again is another object than the one that was released.
@@ -106,7 +108,9 @@ export class PauseResume {
 
   /** Pauses all that run. A sandbox that cannot be paused runs on, and the failure is logged. */
   async pauseAll(sandboxes: readonly ManagedSandbox[]): Promise<void> {
-    const running = sandboxes.filter(({ sandbox }) => !notRunning.has(sandbox.state));
+    const running = sandboxes.filter(
+      ({ sandbox, facts }) => !notRunning.has(sandbox.state) && facts.isolated === undefined,
+    );
     await Promise.all(running.map((managed) => this.pauseAtTimeout(managed)));
   }
 
@@ -134,6 +138,7 @@ export class PauseResume {
 
   async #resume(managed: ManagedSandbox, memory: boolean): Promise<SandboxResumed> {
     const { engine, proxyPort, persistent } = this.#options;
+    assertNotIsolated(managed.id, managed.facts);
     const ranMs = await ranMsOf(managed, engine);
     const undo = managed.facts.persistent ? await persistent.prepareToRun(managed.id, { memory }) : undefined;
     const { checkpoint, phases, totalMs } = await engine

@@ -2,6 +2,7 @@ import { assertAllowed } from "@atoll/guard";
 import { SandboxId, type AuditLevel, type SandboxError, type SandboxInfo, type SecurityProfile } from "@atoll/protocol";
 import { canSee, type Principal } from "../auth/principal.ts";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
+import { assertNotIsolated } from "./sandbox-isolation.ts";
 import { missingSandbox, type SandboxRegistry } from "./sandbox-registry.ts";
 import { assertNotHeldByOther, profileOf, type Requester, type SandboxSettings } from "./sandbox-settings.ts";
 import { matchesToken } from "./sandbox-token.ts";
@@ -55,9 +56,11 @@ export class SandboxAccess {
     return matchesToken(facts ?? { tokenHash: "0".repeat(64) }, token);
   }
 
-  /** Throws `in_use` while another client holds the sandbox. */
-  assertNotHeld(id: SandboxId, by: Requester): void {
-    assertNotHeldByOther(id, this.settingsOf(id), by);
+  /** Throws while the sandbox is isolated, and `in_use` while another client holds it. */
+  assertUsable(id: SandboxId, by: Requester): void {
+    const settings = this.settingsOf(id);
+    assertNotIsolated(id, settings);
+    assertNotHeldByOther(id, settings, by);
   }
 
   settingsOf(id: SandboxId): SandboxSettings {

@@ -1,4 +1,4 @@
-import type { EgressPolicy, SandboxId, SandboxInfo, SandboxTimeouts } from "@atoll/protocol";
+import type { EgressPolicy, Isolated, SandboxId, SandboxInfo, SandboxTimeouts } from "@atoll/protocol";
 import type { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
 import { assertSupported } from "./idle-clock.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
@@ -33,6 +33,10 @@ export class SandboxChanges {
 
   unhold(id: SandboxId, by: Requester): Promise<SandboxInfo> {
     return this.#change(id, (managed) => managed.unhold(by));
+  }
+
+  setIsolated(id: SandboxId, isolated: Isolated | undefined): Promise<SandboxInfo> {
+    return this.#change(id, (managed) => managed.setIsolated(isolated));
   }
 
   /** Changes the policy and its ceiling. They apply to every connection from when this resolves. */

@@ -9,6 +9,7 @@ import { storageError } from "../support/storage-error.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 import type { Caller } from "./manager-options.ts";
 import { ranMsOf } from "./run-time.ts";
+import { assertNotIsolated } from "./sandbox-isolation.ts";
 import { saveSettings, type SandboxSettings } from "./sandbox-settings.ts";
 import { issueToken } from "./sandbox-token.ts";
 
@@ -49,6 +50,7 @@ export class SandboxForks {
     by: ForkCaller,
   ): Promise<SandboxForked> {
     const { persistent, find } = this.#options;
+    assertNotIsolated(id, find(id).facts);
     by.admit?.();
     return find(id).facts.persistent
       ? persistent.inTurn(id, async () => {

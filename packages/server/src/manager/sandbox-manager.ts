@@ -1,7 +1,6 @@
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { Engine, type GuestFiles, type Sandbox } from "@atoll/engine";
-import { AuditLog } from "@atoll/guard";
 import {
   CreateSandbox,
   SandboxError,
@@ -18,7 +17,7 @@ import {
 } from "@atoll/protocol";
 import { pino, type Logger } from "pino";
 import type { Command } from "../commands/command.ts";
-import { EventJournal } from "../events/event-journal.ts";
+import { EventJournal, type NewEvent } from "../events/event-journal.ts";
 import { SandboxMonitor } from "../monitor/sandbox-monitor.ts";
 import { ServerAlerts } from "../monitor/server-alerts.ts";
 import type { CheckpointArchive } from "../persistence/checkpoint-archive.ts";
@@ -38,6 +37,7 @@ import { SandboxAccess } from "./sandbox-access.ts";
 import { SandboxChanges } from "./sandbox-changes.ts";
 import { SandboxCreator } from "./sandbox-creator.ts";
 import { SandboxForks } from "./sandbox-forks.ts";
+import { egressTerms, SandboxIsolation } from "./sandbox-isolation.ts";
 import { refuseEgress, serverLabel } from "./sandbox-launcher.ts";
 import type { SandboxQuery } from "./sandbox-page.ts";
 import { SandboxRegistry } from "./sandbox-registry.ts";
@@ -65,6 +65,7 @@ export class SandboxManager {
   readonly access: SandboxAccess;
   readonly changes: SandboxChanges;
   readonly rollbacks: SandboxRollbacks;
+  readonly isolation: SandboxIsolation;
   readonly lostRuns: LostRuns;
   readonly monitor: SandboxMonitor;
   readonly alerts: ServerAlerts;
@@ -97,13 +98,7 @@ export class SandboxManager {
       ownerOf: (id) => this.ownerOf(id),
       onError: (error, { type }) => log.error({ err: error, event: type }, "event not stored"),
     });
-    const auditLog = new AuditLog(join(dataDir, "audit"), {
-      ...options.audit,
-      key: auditKey,
-      onRepair: (message) => log.error({ because: message }, "audit log repaired"),
-      onError: (error, { what }) => log.error({ err: error, what }, "audit line not written"),
-    });
-    this.audit = new ServerAudit(auditLog, (id) => this.access.auditLevelOf(id) ?? options.auditLevel ?? "basic");
+    this.audit = ServerAudit.open(auditKey, options, log, (id) => this.access.auditLevelOf(id));
     this.lostRuns = new LostRuns(join(dataDir, "lost-runs"));
     const manage = this.#manage.bind(this);
     this.persistent = new PersistentSandboxes({
@@ -120,25 +115,30 @@ export class SandboxManager {
     });
     for (const message of engine.events.recent) this.events.emit(sandboxEvent(message));
     engine.events.listen((message) => this.events.emit(sandboxEvent(message)));
+    engine.events.listen((message) => this.isolation.watch(message));
     const { persistent } = this;
     this.access = new SandboxAccess({ registry: this.#registry, persistent });
     const parts = { engine, persistent, find: this.#registry.find.bind(this.#registry), manage };
     this.pauseResume = new PauseResume({ ...parts, proxyPort, log });
     this.changes = new SandboxChanges(parts);
     this.forks = new SandboxForks({ ...parts, onEgress: options.onEgress });
-    this.rollbacks = new SandboxRollbacks({
-      ...parts,
-      pauseResume: this.pauseResume,
-      log,
-      emit: (event) => this.events.emit(event),
-    });
-    this.monitor = new SandboxMonitor(options.monitor ?? {}, {
-      engine,
+    const reporting = {
       pauseResume: this.pauseResume,
       audit: this.audit,
-      emit: (event) => this.events.emit(event),
-      kill: (id, reason) => this.kill(id, reason),
+      emit: (event: NewEvent) => this.events.emit(event),
       log,
+    };
+    this.rollbacks = new SandboxRollbacks({ ...parts, ...reporting });
+    this.isolation = new SandboxIsolation({
+      ...reporting,
+      get: (id) => this.#registry.get(id),
+      changes: this.changes,
+      mostLimitHits: options.isolateAfterHits ?? 0,
+    });
+    this.monitor = new SandboxMonitor(options.monitor ?? {}, {
+      ...reporting,
+      engine,
+      kill: (id, reason) => this.kill(id, reason),
     });
     this.#creator = new SandboxCreator({ ...parts, pool, proxyPort, onEgress: options.onEgress, log });
   }
@@ -282,7 +282,7 @@ export class SandboxManager {
 
   /** Returns the policy with its ceilings: that of the key that set it, and the profile. */
   getEgressTerms(id: SandboxId): Pick<SandboxSettings, "egress" | "egressCeiling" | "profile"> {
-    return this.access.settingsOf(id);
+    return egressTerms(this.access.settingsOf(id));
   }
 
   isPortPublic(id: SandboxId, port: number): boolean {
@@ -357,6 +357,8 @@ export class SandboxManager {
       // has a container as well: its commands are restored when it answers.
       const mayBeBlocked = sandbox.state === "running" || sandbox.state === "pausing";
       if (facts.persistent) managed.clock.stop();
+      // The guest of a frozen sandbox does not answer, so its commands are restored when it is released.
+      if (facts.isolated !== undefined && mayBeBlocked) return void this.isolation.finish(managed.id);
       if (!facts.persistent || !mayBeBlocked) await managed.restoreCommands();
     } catch (error) {
       // A sandbox that cannot be read may still be needed: it is left alone, and does not keep the server from
@@ -376,7 +378,10 @@ export class SandboxManager {
       environment,
       logger: this.#log.child({ sandboxId: sandbox.id }),
       onStart: (command) => this.events.emit(commandStarted(command)),
-      onEnd: (command) => this.events.emit(commandEnded(command)),
+      onEnd: (command) => {
+        this.events.emit(commandEnded(command));
+        if (command.signal === "SIGSYS") this.isolation.report(sandbox.id, "seccomp_kill", command.argv.join(" "));
+      },
       storeSettings: async (changed) => {
         if (changed.persistent) await this.persistent.storeSettings(sandbox.id, changed);
       },
@@ -387,12 +392,7 @@ export class SandboxManager {
       },
       onTimeout: (timedOut, which) => {
         const { pauseResume, audit } = this;
-        void timeOut(timedOut, which, {
-          pauseResume,
-          audit,
-          log: this.#log,
-          kill: (id, reason) => this.kill(id, reason),
-        });
+        void timeOut(timedOut, which, { pauseResume, audit, log: this.#log, kill: this.kill.bind(this) });
       },
     });
     this.#registry.add(managed);

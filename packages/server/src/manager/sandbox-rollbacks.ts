@@ -12,6 +12,7 @@ import { storageError } from "../support/storage-error.ts";
 import type { ManagedSandbox } from "./managed-sandbox.ts";
 import type { PauseResume } from "./pause-resume.ts";
 import { ranMsOf } from "./run-time.ts";
+import { assertNotIsolated } from "./sandbox-isolation.ts";
 import { loadSettings, saveSettings } from "./sandbox-settings.ts";
 
 const unpackTimeoutMs = 10 * 60_000;
@@ -81,6 +82,7 @@ export class SandboxRollbacks {
   ): Promise<SandboxRolledBack> {
     const { engine, emit, log } = this.#options;
     const { id, sandbox } = managed;
+    assertNotIsolated(id, managed.facts);
     const prepared = new PreparedCommands(sandbox.ownerDir);
     await this.#assertKept(id, checkpoint);
     const ranMs = await ranMsOf(managed, engine);

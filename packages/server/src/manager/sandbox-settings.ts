@@ -5,6 +5,7 @@ import { ProfileBook } from "@atoll/guard";
 import { writeDurably } from "@atoll/host";
 import {
   EgressPolicy,
+  Isolated,
   SandboxError,
   SandboxTimeouts,
   SecurityProfile,
@@ -44,6 +45,8 @@ export const SandboxSettings = z.strictObject({
   env: z.record(z.string(), z.string()),
   hold: z.strictObject({ holder: z.string(), who: z.string().optional(), expiresAtMs: z.int() }).optional(),
   publicPorts: z.array(z.int()),
+  /** Set while it is isolated. */
+  isolated: Isolated.optional(),
   /** True if it exists for one run, and is removed when the server that runs it stops. */
   isOneOff: z.boolean(),
   /** True if it has metadata in the stores, which are authoritative; the settings here are a copy. */

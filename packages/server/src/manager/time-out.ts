@@ -20,6 +20,7 @@ export async function timeOut(
   { pauseResume, kill, audit, log }: TimeOutOptions,
 ): Promise<void> {
   const { id, facts } = managed;
+  if (facts.isolated !== undefined) return;
   const { idleMs = 0, lifetimeMs = 0 } = facts.timeouts;
   const { name, limits } = profileOf(facts);
   const messages: Record<Timeout, string> = {

@@ -44,6 +44,8 @@ export class EventSpans {
       case "command.lost":
         return this.#end(event.commandId, {}, event.because);
       case "sandbox.guest":
+      case "sandbox.isolated":
+      case "sandbox.isolation_ended":
       case "sandbox.rolled_back":
       case "checkpoint.removed":
       case "sandbox.taken_over":
