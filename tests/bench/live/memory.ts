@@ -1,5 +1,7 @@
-import { LiveManager, ProcessHost } from "@atoll/live";
+import { GvisorHost, LiveManager, ProcessHost } from "@atoll/live";
 import type { Trial } from "../benchmark.ts";
+import { processesOf, pssBytes } from "../process-tree.ts";
+import { ServerProcess } from "../server/server-process.ts";
 import { GeneratedApp } from "./generated-app.ts";
 
 const MiB = 1024 * 1024;
@@ -41,9 +43,15 @@ export const memory: Trial = {
     }
     const ours: number[] = [];
     for (let at = 1; at <= apps; at += 1) ours.push((await manager.resourceUsage(`app${at}`)).memoryBytes / MiB);
+    await manager.batchDestroy(Array.from({ length: apps }, (_, at) => `app${at + 1}`));
+    const inGvisor = await memoryInGvisor(bench, app.folder, apps);
     return {
       ours,
       checks: [
+        {
+          text: `in gVisor ${inGvisor.toFixed(1)} MiB for each of ${apps}, < ${allowedAppMiB} allowed`,
+          isMet: inGvisor < allowedAppMiB,
+        },
         {
           text: `the heap grows by ${growth.toFixed(2)} MiB over ${reloads} reloads, < ${allowedGrowthMiB} allowed`,
           isMet: growth < allowedGrowthMiB,
@@ -52,3 +60,18 @@ export const memory: Trial = {
     };
   },
 };
+
+/** The memory of one app among many in sandboxes: runsc and the launcher with it, without the server. */
+async function memoryInGvisor(bench: Parameters<Trial["attempt"]>[0], folder: string, apps: number): Promise<number> {
+  const dir = `${bench.dir}/server`;
+  await using server = await ServerProcess.start({ dir });
+  await using host = new GvisorHost({ baseUrl: server.url, apiKey: server.key });
+  await using manager = new LiveManager({ hosts: [host] });
+  for (let at = 1; at <= apps; at += 1) {
+    bench.progress.report(`app ${at} of ${apps} starts in gVisor`);
+    await manager.create(`app${at}`, folder, { typeCheck: "off", limits: { cpus: 2 } });
+  }
+  const pids = (await processesOf(`${dir}/`)).filter((pid) => pid !== server.pid);
+  const each = await Promise.all(pids.map((pid) => pssBytes(pid)));
+  return each.reduce((sum, bytes) => sum + bytes, 0) / apps / MiB;
+}

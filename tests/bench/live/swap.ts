@@ -1,15 +1,19 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { startHostProcess } from "@atoll/host";
-import { BubblewrapHost, LiveManager, ProcessHost, type AppHost } from "@atoll/live";
+import { BubblewrapHost, GvisorHost, LiveManager, ProcessHost, type AppHost } from "@atoll/live";
 import { createServer, createServerModuleRunner, isRunnableDevEnvironment } from "vite";
 import type { Check, Comparison } from "../benchmark.ts";
 import type { Lab } from "../lab.ts";
+import { ServerProcess } from "../server/server-process.ts";
 import { percentile } from "../statistics.ts";
 import { GeneratedApp } from "./generated-app.ts";
 
 const debounceMs = 20;
 const allowedMs = 15;
+const allowedGvisorMs = 40;
+const tsxProgram = fileURLToPath(import.meta.resolve("tsx/cli"));
 
 /** From the write of a file to the first answer of the new code, in an app of 100 modules whose state has to stay. */
 export const swap: Comparison = {
@@ -23,16 +27,24 @@ export const swap: Comparison = {
     const ours = await timeManager(lab, new ProcessHost(), rounds);
     const bubblewrap = new BubblewrapHost();
     const isolated = (await bubblewrap.missing()).length === 0 ? await timeManager(lab, bubblewrap, rounds) : undefined;
+    const gvisor = await timeGvisor(lab, rounds);
     const rival = await timeVite(lab, rounds);
     const restarts = Math.max(3, Math.floor(rounds / 8));
-    const node = await timeRestarts(lab, restarts, ["--watch", "--no-warnings"]);
+    const node = await timeRestarts(lab, restarts, { name: "node", file: "mjs", words: ["--watch", "--no-warnings"] });
+    const tsx = await timeRestarts(lab, restarts, { name: "tsx", file: "ts", words: [tsxProgram, "watch"] });
     const p50 = percentile(ours, 0.5);
+    const gvisorP50 = percentile(gvisor, 0.5);
     return {
       ours,
       rival,
       checks: [
         faster(p50, "Vite's module runner, which keeps its state by hand", rival),
         faster(p50, "node --watch, which loses the state", node),
+        faster(p50, "tsx watch, which loses the state", tsx),
+        {
+          text: `in gVisor ${describe(gvisor)}; p50 ≤ ${debounceMs + allowedGvisorMs} allowed`,
+          isMet: gvisorP50 <= debounceMs + allowedGvisorMs,
+        },
       ],
       notes: [isolated === undefined ? "bubblewrap: not on this machine" : `with bubblewrap ${describe(isolated)}`],
     };
@@ -46,6 +58,12 @@ const faster = (p50: number, what: string, times: readonly number[]): Check => (
   text: `faster than ${what}: ${describe(times)}`,
   isMet: p50 < percentile(times, 0.5),
 });
+
+async function timeGvisor(lab: Lab, rounds: number): Promise<number[]> {
+  await using server = await ServerProcess.start({ dir: `${lab.dir}/server` });
+  await using host = new GvisorHost({ baseUrl: server.url, apiKey: server.key });
+  return await timeManager(lab, host, rounds);
+}
 
 async function timeManager(lab: Lab, host: AppHost, rounds: number): Promise<number[]> {
   const app = await GeneratedApp.write(`${lab.dir}/app-${host.level}`, 100);
@@ -127,32 +145,40 @@ async function timeVite(lab: Lab, rounds: number): Promise<number[]> {
   }
 }
 
-/** A process that is started again: from the write to its first line. */
-async function timeRestarts(lab: Lab, rounds: number, flags: readonly string[]): Promise<number[]> {
-  const folder = `${lab.dir}/app-node`;
+interface Restarter {
+  name: string;
+  file: "mjs" | "ts";
+  /** What Node is started with before the main module. */
+  words: readonly string[];
+}
+
+/** A program of 100 modules that is started again: from the write of one of them to its first line. */
+async function timeRestarts(lab: Lab, rounds: number, { name, file, words }: Restarter): Promise<number[]> {
+  const folder = `${lab.dir}/app-${name}`;
   const app = await GeneratedApp.write(folder, 100);
-  const names = Array.from({ length: 60 }, (_, at) => `m${at}`);
-  for (const name of names) await app.writeFile(`${name}.mjs`, `export const ${name} = () => "${name}".repeat(3);\n`);
-  const write = (answer: number): Promise<void> =>
-    app.writeFile(
-      "main.mjs",
-      `${names.map((name) => `import { ${name} } from "./${name}.mjs";`).join("\n")}
-       console.log("answer ${answer}", [${names.join(", ")}].length); setInterval(() => {}, 1000);`,
-    );
-  await write(0);
-  const child = await startHostProcess(process.execPath, [...flags, "main.mjs"], { signal: lab.signal, cwd: folder });
+  const names = Array.from({ length: 99 }, (_, at) => `m${at}`);
+  const write = (at: number, answer: number): Promise<void> =>
+    app.writeFile(`m${at}.${file}`, `export const m${at} = () => "${answer}";\n`);
+  for (const at of names.keys()) await write(at, 0);
+  await app.writeFile(
+    `main.${file}`,
+    `${names.map((each) => `import { ${each} } from "./${each}.${file}";`).join("\n")}
+     console.log("answer", m3(), [${names.join(", ")}].length); setInterval(() => {}, 1000);`,
+  );
+  const argv = [...words, `main.${file}`];
+  const child = await startHostProcess(process.execPath, argv, { signal: lab.signal, cwd: folder });
   let text = "";
   const reading = (async () => {
     for await (const { data } of child) text += data.toString();
   })();
   try {
-    await until(lab, () => text.includes("answer 0"));
+    await until(lab, () => text.includes("answer 0 "));
     const times: number[] = [];
     for (let round = 1; round <= rounds; round += 1) {
-      lab.progress.report(`node ${flags[0]}, round ${round} of ${rounds}`);
+      lab.progress.report(`${name} watch, round ${round} of ${rounds}`);
       await lab.quiet.wait();
       const startedAt = performance.now();
-      await write(round);
+      await write(3, round);
       await until(lab, () => text.includes(`answer ${round} `));
       times.push(performance.now() - startedAt);
     }
