@@ -75,6 +75,14 @@ test("dev waits for the repair of an app that cannot start", async () => {
   expect(dev.stdout.toString()).toContain("isolation process (for code that you trust: this level is no wall)");
 });
 
+test("dev refuses what the profile does not allow", async () => {
+  using folder = new AppFolder();
+  const words = ["app", "dev", folder.path, "--isolation", "process", "--profile", "high"];
+  const { exitCode, stderr } = await runAtoll(undefined, words);
+  expect(exitCode).toBe(1);
+  expect(stderr).toContain("the profile high does not allow isolation process");
+});
+
 test("dev draws services and the last mistake on a terminal", async () => {
   using folder = new AppFolder();
   const server = { url: "http://127.0.0.1:1", key: "none" };

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { AtollClient, type Instance, type InstanceReport, runInstances, TaskSpec } from "@atoll/runner";
 import { Atoll } from "@atoll/sdk";
@@ -20,6 +21,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await client[Symbol.asyncDispose]();
   await server.dispose();
+  await rm(directory, { recursive: true, force: true });
 });
 
 interface Project {

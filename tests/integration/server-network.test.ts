@@ -84,7 +84,7 @@ describe("egress", () => {
     const inner = { allow: [`127.0.0.1:${port}`] };
     expect((await tenant.ask("PUT", path, inner)).body.error).toMatchObject({
       code: "permission_denied",
-      details: { rule: `127.0.0.1:${port}`, ceiling: "key" },
+      details: { rule: "egress", egressRule: `127.0.0.1:${port}`, ceiling: "key" },
     });
     const fetching = `curl -sS --noproxy '' http://127.0.0.1:${port}/`;
     // A key with a higher ceiling allows the address when it sets the policy.

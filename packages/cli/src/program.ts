@@ -40,17 +40,20 @@ const groups: Readonly<Record<string, Readonly<Record<string, () => Promise<Make
     rollback: async () => (await import("./commands/rollback.ts")).rollbackCommand,
     kill: async () => (await import("./commands/kill.ts")).killCommand,
   },
-  "Server:": {
-    up: async () => (await import("./commands/up.ts")).upCommand,
-    doctor: async () => (await import("./commands/doctor.ts")).doctorCommand,
+  "Security:": {
+    profile: async () => (await import("./commands/profile.ts")).profileCommand,
+    scan: async () => (await import("./commands/scan.ts")).scanCommand,
+    key: async () => (await import("./commands/key.ts")).keyCommand,
+    audit: async () => (await import("./commands/audit.ts")).auditCommand,
     isolate: async () => (await import("./commands/isolate.ts")).isolateCommand,
     release: async () => (await import("./commands/isolate.ts")).releaseCommand,
     evidence: async () => (await import("./commands/evidence.ts")).evidenceCommand,
-    audit: async () => (await import("./commands/audit.ts")).auditCommand,
+  },
+  "Server:": {
+    up: async () => (await import("./commands/up.ts")).upCommand,
+    doctor: async () => (await import("./commands/doctor.ts")).doctorCommand,
     events: async () => (await import("./commands/events.ts")).eventsCommand,
     template: async () => (await import("./commands/template.ts")).templateCommand,
-    profile: async () => (await import("./commands/profile.ts")).profileCommand,
-    key: async () => (await import("./commands/key.ts")).keyCommand,
   },
   "This program:": {
     config: async () => (await import("./commands/config.ts")).configCommand,

@@ -19,11 +19,13 @@ export {
 } from "./compiler/compile.ts";
 export { Compiler, type CompilerOptions } from "./compiler/compiler.ts";
 export type * from "./events/live-event.ts";
+export { checkApp } from "./manager/check-app.ts";
 export { LiveManager, type Fault, type HotReload, type LiveManagerOptions, type Work } from "./manager/live-manager.ts";
 export { ReloadFailed } from "./manager/reload-failed.ts";
 export type { CodeChange, RollbackTarget, Scan } from "./manager/app-code.ts";
 export type { BatchOptions, BatchResult } from "./manager/batch.ts";
 export * from "./recovery/classify.ts";
+export { diagnosticOf } from "./security/code-gate.ts";
 export { traceEvents } from "./telemetry/trace-events.ts";
 export type { GenerationInfo, ModuleDiff, ModuleHistory } from "./versions/app-versions.ts";
 export type { SourcePlace } from "./compiler/source-places.ts";

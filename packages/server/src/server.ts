@@ -185,6 +185,7 @@ export class Server {
         profiles,
         machine: new MachineCheck(config),
         server: policy,
+        auditLevel: config.auditLevel,
         counts: { ofKey: (keyId) => manager.countOf(keyId), all: () => manager.counts().sandboxes },
       });
       admission.assertUsable(policy);

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import type { Diagnostic } from "@atoll/live";
 import type { Cli } from "../cli.ts";
+import { counted } from "../output/amount.ts";
 import { printable } from "../output/printable.ts";
 
 /** One mistake as a line, or as JSON for all of them together. */
@@ -29,8 +30,6 @@ export function reportFor(cli: Cli, folder: string, diagnostics: readonly Diagno
   const warnings = diagnostics.length - errors;
   return `${each.join("")}${counted(errors, "error")}, ${counted(warnings, "warning")}\n`;
 }
-
-const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 const escapeData = (text: string): string =>
   text.replaceAll("%", "%25").replaceAll("\r", "%0D").replaceAll("\n", "%0A");

@@ -8,7 +8,7 @@ import { exitCodes } from "../exit-code.ts";
 import { parseDuration } from "../input/duration.ts";
 import { wholeNumber } from "../input/number.ts";
 import { findSandboxId } from "../lookup/find-sandbox.ts";
-import { formatTime } from "../output/amount.ts";
+import { counted, formatTime } from "../output/amount.ts";
 import { printable } from "../output/printable.ts";
 import type { Column } from "../output/table.ts";
 import { addHelpCommand, verb } from "./verb.ts";
@@ -126,7 +126,8 @@ async function report(cli: Cli, found: AuditVerification): Promise<void> {
   for (const { seq, message } of repairs) await cli.print(`${cli.style("busy", `line ${seq}`)}  ${printable(message)}`);
   const verdict = isIntact ? cli.style("good", "intact") : cli.style("bad", "not intact");
   const kept = firstSeq > 1 ? `, from line ${firstSeq} on` : "";
-  await cli.print(`The log is ${verdict}: ${lines} lines in ${files} files${kept}. Head: ${head.seq}:${head.hash}`);
+  const size = `${counted(lines, "line")} in ${counted(files, "file")}${kept}`;
+  await cli.print(`The log is ${verdict}: ${size}. Head: ${head.seq}:${head.hash}`);
   if (unchainedLines > 0) await cli.print(`${unchainedLines} lines are of a version without a chain.`);
   if (!isAuthenticated) cli.note("Without the server's secret this does not show who wrote the lines; see --secret.");
 }

@@ -33,3 +33,8 @@ export function formatDuration(ms: number): string {
 export function formatTime(ms: number): string {
   return new Date(ms).toISOString();
 }
+
+/** Returns a number with its noun, such as `1 line` or `2 lines`. */
+export function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}

@@ -47,7 +47,8 @@ function restricted(file: string, specifier: string, source: string, { why, sugg
   return { file, ...positionOf(source, at), severity: "high", rule: "restricted_module", why, fix: suggestion };
 }
 
-function diagnosticOf(finding: Finding, source: string, severity: Diagnostic["severity"]): Diagnostic {
+/** A finding as compilers report mistakes, with the lines around it. */
+export function diagnosticOf(finding: Finding, source: string, severity: Diagnostic["severity"]): Diagnostic {
   const { file, line, column, rule, why, fix } = finding;
   const frame = source === "" ? "" : codeFrame(source, { line, column });
   const message = `${finding.severity}: ${why}. ${fix}`;

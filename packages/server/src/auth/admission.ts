@@ -1,5 +1,12 @@
 import { weakerIn, type ProfileBook } from "@atoll/guard";
-import { SandboxError, standardProfile, type AccessPolicy, type KeyInfo, type ResolvedProfile } from "@atoll/protocol";
+import {
+  SandboxError,
+  standardProfile,
+  type AccessPolicy,
+  type AuditLevel,
+  type KeyInfo,
+  type ResolvedProfile,
+} from "@atoll/protocol";
 import { Bounds, type AskedTerms, type Terms } from "./bounds.ts";
 import type { MachineCheck } from "./machine-check.ts";
 
@@ -17,6 +24,7 @@ export class Admission {
   readonly #profiles: ProfileBook;
   readonly #machine: Pick<MachineCheck, "drivers">;
   readonly #server: AccessPolicy;
+  readonly #auditLevel: AuditLevel;
   readonly #counts: SandboxCounts;
   readonly #beingCreated = new Map<string, number>();
 
@@ -24,11 +32,14 @@ export class Admission {
     profiles: ProfileBook;
     machine: Pick<MachineCheck, "drivers">;
     server: AccessPolicy;
+    /** What is audited of sandboxes without a profile. */
+    auditLevel: AuditLevel;
     counts: SandboxCounts;
   }) {
     this.#profiles = options.profiles;
     this.#machine = options.machine;
     this.#server = options.server;
+    this.#auditLevel = options.auditLevel;
     this.#counts = options.counts;
   }
 
@@ -53,12 +64,19 @@ export class Admission {
   async resolve(key: KeyInfo): Promise<ResolvedProfile[]> {
     const machine = await this.#machine.drivers();
     const bounds = this.boundsOf(key);
-    return this.#profiles.all().map((profile) => bounds.resolve(profile, machine));
+    return this.#profiles.all().map((profile) => this.#withAuditLevel(bounds.resolve(profile, machine)));
   }
 
   async resolveOne(key: KeyInfo, name: string): Promise<ResolvedProfile> {
     const profile = this.#profiles.get(name);
-    return this.boundsOf(key).resolve(profile, await this.#machine.drivers());
+    return this.#withAuditLevel(this.boundsOf(key).resolve(profile, await this.#machine.drivers()));
+  }
+
+  /** What is audited under `standard` is a setting of the server. */
+  #withAuditLevel(resolved: ResolvedProfile): ResolvedProfile {
+    const { profile } = resolved;
+    if (profile.name !== standardProfile) return resolved;
+    return { ...resolved, profile: { ...profile, audit: this.#auditLevel } };
   }
 
   /** Throws if the policy of a new key names a profile that does not exist, or a default that is beyond the weakest. */

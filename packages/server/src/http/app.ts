@@ -118,7 +118,7 @@ export function buildApp(options: AppOptions): FastifyInstance {
   app.addHook("onSend", async (request, reply, payload) => {
     const isStream = payload !== null && typeof payload === "object" && !Buffer.isBuffer(payload);
     if (isStream && request.method === "GET") return;
-    const outcome = isStream ? "started" : request.raw.socket.destroyed ? "client left" : "ok";
+    const outcome = isStream ? "started" : factsFor(request).socket.destroyed ? "client left" : "ok";
     const bytesOut = typeof payload === "string" ? Buffer.byteLength(payload) : 0;
     auditRequest(request, reply, options.audit, { outcome, bytesOut });
   });
@@ -321,8 +321,7 @@ function answerError(thrown: unknown, request: FastifyRequest, reply: FastifyRep
   const { rule, ceiling } = error.details;
   if (error.code === "permission_denied" && rule !== undefined) facts.notes = { ...facts.notes, rule, ceiling };
   // A client that leaves in the middle causes errors in whatever reads from it.
-  if (isUnexpected && !request.raw.socket.destroyed)
-    log.error({ requestId: request.id, err: thrown }, "request failed");
+  if (isUnexpected && !facts.socket.destroyed) log.error({ requestId: request.id, err: thrown }, "request failed");
   const { retryAfterMs } = error.details;
   if (typeof retryAfterMs === "number") reply.header("retry-after", String(Math.ceil(retryAfterMs / 1000)));
   // The rest of the body would be taken for the next request.
@@ -342,7 +341,7 @@ function recordRequest(request: FastifyRequest, reply: FastifyReply, options: Ap
   const durationMs = Math.round(reply.elapsedTime * 10) / 10;
   const who = facts.principal === undefined ? undefined : nameOf(facts.principal);
   const bytesIn = bytesInOf(request, facts);
-  const bytesOut = request.raw.socket.bytesWritten - facts.bytesWritten;
+  const bytesOut = facts.socket.bytesWritten - facts.bytesWritten;
   const about = aboutRequest(facts);
   metrics.request({ method, route, status, seconds: reply.elapsedTime / 1000 });
   const remote = request.ip;

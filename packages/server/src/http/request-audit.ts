@@ -1,3 +1,4 @@
+import type { Socket } from "node:net";
 import { redact, type AuditEntry, type AuditKind } from "@atoll/guard";
 import type { Route, RouteName } from "@atoll/protocol";
 import type { FastifyContextConfig, FastifyReply, FastifyRequest } from "fastify";
@@ -18,7 +19,9 @@ export interface RequestFacts {
   notes?: Record<string, unknown>;
   /** Whether its result is in the audit log already. */
   isRecorded?: true;
-  /** The counters of its socket when the request began: the bytes of the request itself are the difference. */
+  /** Node takes the socket from a request whose body was destroyed, while its answer is still sent. */
+  socket: Socket;
+  /** The counters of the socket when the request began: the bytes of the request itself are the difference. */
   bytesRead: number;
   bytesWritten: number;
 }
@@ -28,15 +31,15 @@ const factsByRequest = new WeakMap<FastifyRequest, RequestFacts>();
 type AuditRequest = (entry: AuditEntry, kind: AuditKind) => void;
 
 /** Begins to count what the request sends and gets. */
-export function openFacts(request: FastifyRequest): void {
-  const { bytesRead, bytesWritten } = request.raw.socket;
-  factsByRequest.set(request, { bytesRead, bytesWritten });
+export function openFacts(request: FastifyRequest): RequestFacts {
+  const { socket } = request.raw;
+  const facts = { socket, bytesRead: socket.bytesRead, bytesWritten: socket.bytesWritten };
+  factsByRequest.set(request, facts);
+  return facts;
 }
 
 export function factsFor(request: FastifyRequest): RequestFacts {
-  const facts = factsByRequest.get(request) ?? { bytesRead: 0, bytesWritten: 0 };
-  factsByRequest.set(request, facts);
-  return facts;
+  return factsByRequest.get(request) ?? openFacts(request);
 }
 
 /** Requests that only read are recorded where the level is `full`. */
@@ -80,7 +83,7 @@ export function aboutRequest({ params, notes }: RequestFacts): Record<string, un
   return redact({ ...(params as object | undefined), ...notes }) as Record<string, unknown>;
 }
 
-export function bytesInOf({ raw: { socket }, headers }: FastifyRequest, facts: RequestFacts): number {
+export function bytesInOf({ headers }: FastifyRequest, facts: RequestFacts): number {
   // A short body arrives together with its headers, before the socket's counter can be read.
-  return Math.max(socket.bytesRead - facts.bytesRead, Number(headers["content-length"] ?? 0));
+  return Math.max(facts.socket.bytesRead - facts.bytesRead, Number(headers["content-length"] ?? 0));
 }

@@ -5,14 +5,14 @@ import { exitCodes } from "../../exit-code.ts";
 import { verb } from "../verb.ts";
 
 export function checkApp(cli: Cli): Command {
-  return verb(cli, "check", "Compile the app of a folder and report its mistakes, without running it", {
+  return verb(cli, "check", "Compile and scan the app of a folder and report what is found, without running it", {
     examples: ["atoll app check .", "atoll app check examples/apps/chat --format github"],
   })
     .argument("<folder>", "the folder of the app")
     .addOption(new Option("--format <format>", "for programs that read it").choices(Object.keys(checkFormats)))
     .action(async (folder: string, { format }: { format?: keyof typeof checkFormats }) => {
-      const { compileApp } = await import("@atoll/live");
-      const { ok, diagnostics } = await cli.during("Compiling", compileApp(folder));
+      const live = await import("@atoll/live");
+      const { ok, diagnostics } = await cli.during("Compiling", live.checkApp(folder));
       if (cli.isJson || format === "json") await cli.printJson({ ok, diagnostics });
       else if (format !== undefined)
         await cli.write(diagnostics.map((each) => checkFormats[format](folder, each)).join(""));

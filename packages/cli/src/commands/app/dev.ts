@@ -9,6 +9,7 @@ import { verb } from "../verb.ts";
 
 interface DevOptions {
   isolation?: AppConfigInput["isolation"];
+  profile?: string;
 }
 
 export function devApp(cli: Cli): Command {
@@ -17,6 +18,7 @@ export function devApp(cli: Cli): Command {
   })
     .argument("<folder>", "the folder of the app")
     .addOption(new Option("--isolation <level>", "how far it is kept from this machine").choices(isolationLevels))
+    .option("--profile <name>", "the security profile, which bounds everything else")
     .action(async (folder: string, options: DevOptions) => {
       const { BubblewrapHost, LiveManager, ProcessHost } = await import("@atoll/live");
       const { ServerHost } = await import("../../app/server-host.ts");
