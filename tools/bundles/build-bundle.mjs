@@ -172,13 +172,16 @@ const ourSources = (checkout, read) => ({
 const nativePackages = (outdir) => ({
   name: "native-packages",
   setup: (build) => {
-    build.onResolve({ filter: /^oxc-(parser|transform)$/ }, async ({ path, importer, kind, resolveDir, pluginData }) => {
-      // The inner call of this plugin leaves the work to esbuild.
-      if (pluginData === outdir) return undefined;
-      const found = await build.resolve(path, { importer, kind, resolveDir, pluginData: outdir });
-      if (found.errors.length > 0) return { errors: found.errors };
-      return { path: relative(outdir, found.path), external: true };
-    });
+    build.onResolve(
+      { filter: /^oxc-(parser|transform)$/ },
+      async ({ path, importer, kind, resolveDir, pluginData }) => {
+        // The inner call of this plugin leaves the work to esbuild.
+        if (pluginData === outdir) return undefined;
+        const found = await build.resolve(path, { importer, kind, resolveDir, pluginData: outdir });
+        if (found.errors.length > 0) return { errors: found.errors };
+        return { path: relative(outdir, found.path), external: true };
+      },
+    );
   },
 });
 
