@@ -82,6 +82,8 @@ test("an app goes on between commands, and is listed, described, called and remo
   const info = JSON.parse(await output("info", "first", "--json"));
   expect(info).toMatchObject({ state: "running", services: [{ name: "counter", messages: 5 }], processes: 1 });
   expect(info.memoryBytes).toBeGreaterThan(0);
+  expect(JSON.parse(await output("ls", "--json"))).toMatchObject({ apps: [{ id: "first", profile: "standard" }] });
+  expect(await output("info", "first")).toContain("\nprofile\tstandard\n");
   expect(await output("info", "first")).toMatch(/^id\tfirst\nstate\trunning\n/);
   expect(await output("logs", "first")).toMatch(/^\S+\tcounter\tthe counter is open\n$/);
   expect(await create("first")).toMatchObject({ exitCode: 1, stderr: expect.stringContaining("--id") });
@@ -100,6 +102,7 @@ test("what a person did wrong is said, with what to do", async () => {
     [["rollback", "wrong", "--module", "src/app.ts"], 2, /--module-version/],
     [["create", join(top, "absent"), "--id", "absent"], 1, /Cannot find the folder/],
     [["create", folder, "--id", "Not An Id"], 2, /lower-case letters/],
+    [["create", folder, "--id", "strict", "--isolation", "process", "--profile", "high"], 1, /profile high does not/],
   ] as const;
   for (const [words, exitCode, expected] of failed) {
     const outcome = await app(...words);

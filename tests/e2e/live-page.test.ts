@@ -26,12 +26,13 @@ beforeAll(() => {
   const { PATH = "" } = process.env;
   const own = { XDG_STATE_HOME: join(top, "state"), XDG_CACHE_HOME: join(top, "cache"), HOME: top };
   env = atollEnvironment(undefined, { ...own, PATH: `${join(top, "bin")}:${PATH}` });
-  for (const { language, text } of blocks) {
-    const path = /^\/\/ (\S+\.ts)\n/.exec(text)?.[1];
-    if (language !== "ts" || path === undefined) continue;
-    mkdirSync(dirname(join(top, path)), { recursive: true });
-    writeFileSync(join(top, path), text);
-  }
+  // The reader of the tutorial has not seen the modules yet that come after it.
+  writeModules(
+    blocks.slice(
+      0,
+      blocks.findIndex(({ language }) => language === "console"),
+    ),
+  );
 });
 afterAll(async () => {
   // After a test that failed, the app is still there.
@@ -40,6 +41,15 @@ afterAll(async () => {
 });
 
 const execute = promisify(execFile);
+
+function writeModules(from: typeof blocks): void {
+  for (const { language, text } of from) {
+    const path = /^\/\/ (\S+\.ts)\n/.exec(text)?.[1];
+    if (language !== "ts" || path === undefined) continue;
+    mkdirSync(dirname(join(top, path)), { recursive: true });
+    writeFileSync(join(top, path), text);
+  }
+}
 
 /** Whether the output is what the page shows; `…` stands for anything on a line. */
 function matches(output: string, shown: string): boolean {
@@ -62,6 +72,7 @@ test("the commands of the tutorial of docs/live.md print what the page shows", a
 });
 
 test("the programs of docs/live.md print what their comments state", async () => {
+  writeModules(blocks);
   // The mistake of the tutorial is repaired, and its last version is the one that the programs use.
   writeFileSync(join(top, "hello/src/words.ts"), `export const praise = (): string => "very good";\n`);
   const programs = blocks.filter(({ language, text }) => language === "ts" && text.startsWith("import "));

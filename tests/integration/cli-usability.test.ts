@@ -131,6 +131,7 @@ const jsonCalls: Readonly<Record<string, readonly string[] | "needs a terminal" 
   "app logs": "see below",
   "app watch": "see below",
   kill: ["--all", "--yes"],
+  scan: ["packages/cli/src/input"],
   up: "is the server",
   doctor: [],
   events: "see below",

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { isBuiltin } from "node:module";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { repositoryRoot } from "../setup/paths.mjs";
 import { bundleRoot, hashOf, manifestPath } from "./fresh-bundle.mjs";
 
@@ -79,7 +79,7 @@ async function tryBuild(name, checkout) {
     // Packages that are not ES modules call `require`. The banner uses an unusual name beside it, because esbuild does
     // not see what a banner declares and could declare the same name.
     ...(hasPackages ? { banner: { js: requireBanner } } : {}),
-    plugins: [ourSources(checkout, read), ...(hasPackages ? [] : [packagesOutside])],
+    plugins: [ourSources(checkout, read), hasPackages ? nativePackages(outdir) : packagesOutside],
     // esbuild looks for its program beside itself.
     external: ["esbuild"],
     metafile: true,
@@ -159,6 +159,29 @@ const ourSources = (checkout, read) => ({
         .replace('import { z } from "zod";', 'import * as z from "zod";');
       return { contents, loader: "ts" };
     });
+  },
+});
+
+/**
+ * Leaves packages out that look for a native library beside themselves. The path is relative to the bundle, because a
+ * workspace can have a version of its own, and because a checkout can be copied.
+ *
+ * @param {string} outdir
+ * @returns {Plugin}
+ */
+const nativePackages = (outdir) => ({
+  name: "native-packages",
+  setup: (build) => {
+    build.onResolve(
+      { filter: /^oxc-(parser|transform)$/ },
+      async ({ path, importer, kind, resolveDir, pluginData }) => {
+        // The inner call of this plugin leaves the work to esbuild.
+        if (pluginData === outdir) return undefined;
+        const found = await build.resolve(path, { importer, kind, resolveDir, pluginData: outdir });
+        if (found.errors.length > 0) return { errors: found.errors };
+        return { path: relative(outdir, found.path), external: true };
+      },
+    );
   },
 });
 

@@ -9,14 +9,18 @@ export const ProfileName = z
   .string()
   .regex(/^[a-z][a-z0-9-]{0,62}$/, "a profile name is 1 to 63 characters of a-z, 0-9 and -, and starts with a letter");
 
-/** How strongly the code is kept apart from the machine. */
+/**
+ * How strongly the code is kept apart from the machine: with which drivers a sandbox may run (`driversOf`), and at
+ * which levels a live application. It also decides which findings of a scan refuse the code of a live application.
+ */
 export const IsolationLevel = z.enum(["high", "medium", "low"]);
 export type IsolationLevel = z.infer<typeof IsolationLevel>;
 
 /**
  * What code may do beyond computing. `network_client` is every connection to the outside, and `network_server` that a
- * port can be reached from outside. The others are about live applications, whose code shares files and a process with
- * the program that runs them: in a sandbox, files, processes and code are its own, and are always allowed.
+ * port can be reached from outside. For live applications, operations also decide which modules of Node can be imported
+ * and called; the other operations are about that alone. In a sandbox, files, processes and code are its own, and are
+ * always allowed.
  */
 export const Operation = z.enum([
   "compute",
@@ -33,12 +37,14 @@ export const AuditLevel = z.enum(["full", "basic", "none"]);
 export type AuditLevel = z.infer<typeof AuditLevel>;
 
 /**
- * What happens when a limit is reached that the kernel alone does not enforce: the code gets slower, the process that
- * uses most is stopped, the sandbox or app is paused, or it is ended.
+ * What is done when memory, processes or the disk reach their limit, beside what the limit itself does: the code gets
+ * slower, the process that uses most is stopped (that of a live application starts again), the sandbox or app is
+ * paused, or it is ended.
  */
 export const HardLimitAction = z.enum(["throttle", "stop_process", "pause", "kill"]);
 export type HardLimitAction = z.infer<typeof HardLimitAction>;
 
+/** Live applications have `memoryBytes`, `cpus`, `processes`, `fileBytes` and `runTimeMs` only. */
 export const ProfileLimits = z.strictObject({
   memoryBytes: amounts.memoryBytes,
   cpus: amounts.cpus,
@@ -47,7 +53,10 @@ export const ProfileLimits = z.strictObject({
   tmpBytes: amounts.tmpBytes.optional(),
   /** The size of the largest single file. */
   fileBytes: amounts.fileBytes.optional(),
-  /** How long the code may run in total; the time in which it is paused does not count. Absent: there is no limit. */
+  /**
+   * How long a sandbox may run in total, without the time in which it is paused, and how long each call of a live
+   * application may take. Absent: there is no limit.
+   */
   runTimeMs: amounts.runTimeMs.optional(),
 });
 export type ProfileLimits = z.output<typeof ProfileLimits>;
@@ -78,8 +87,9 @@ export const CustomProfile = z.strictObject(terms);
 export type CustomProfile = z.output<typeof CustomProfile>;
 
 /**
- * The profile of sandboxes and apps for which no other one was chosen. Its limits are defaults; a request may ask for
- * more, within what the key and the server allow.
+ * The profile of sandboxes and apps for which no other one was chosen. Its limits are the defaults of sandboxes; a
+ * request may ask for more, within what the key and the server allow. At a limit nothing is done beside what the limit
+ * itself does. What is audited of a sandbox under it is the setting `auditLevel` of the server.
  */
 export const standardProfile = "standard";
 

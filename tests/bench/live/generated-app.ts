@@ -5,15 +5,18 @@ import { dirname, join } from "node:path";
 export class GeneratedApp {
   readonly folder: string;
   readonly modules: number;
+  /** The modules of its services, in `src`. */
+  readonly services: readonly string[];
 
   private constructor(folder: string, modules: number) {
     this.folder = folder;
     this.modules = modules;
+    this.services = Array.from({ length: Math.max(1, Math.floor(modules / 10) - 1) }, (_, at) => `s${at}.ts`);
   }
 
   static async write(folder: string, modules: number): Promise<GeneratedApp> {
     const app = new GeneratedApp(folder, modules);
-    const services = Math.max(1, Math.floor(modules / 10) - 1);
+    const services = app.services.length;
     const libraries = modules - services - 1;
     for (let at = 0; at < libraries; at += 1) await app.writeFile(`src/lib/m${at}.ts`, librarySource(at));
     for (let at = 0; at < services; at += 1) await app.writeService(at, 1, libraries);

@@ -1,4 +1,4 @@
-import type { EgressPolicy, ResolvedProfile } from "@atoll/protocol";
+import { standardProfile, type EgressPolicy, type ResolvedProfile } from "@atoll/protocol";
 import type { Command } from "commander";
 import type { Cli } from "../cli.ts";
 import { exitCodes } from "../exit-code.ts";
@@ -75,10 +75,15 @@ function factsOf(resolved: ResolvedProfile): Fact[] {
     ["may reach", egressText(egress)],
     ["audit", profile.audit],
     ["warns at", `${Math.round(profile.softLimit * 100)} % of a limit`],
-    ["at a limit", profile.onHardLimit.replace("_", " ")],
+    ["at a limit", atLimit(resolved)],
     ["missing", missing.length === 0 ? "nothing" : undefined],
     ...missing.map(({ what, fix }): Fact => ["missing", `${what}. ${fix}`]),
   ];
+}
+
+/** Under the standard profile the server adds nothing to what the kernel does. */
+function atLimit({ profile }: ResolvedProfile): string {
+  return profile.name === standardProfile ? "nothing more than the limit" : profile.onHardLimit.replace("_", " ");
 }
 
 function runTime({ profile }: ResolvedProfile): string {

@@ -1,3 +1,4 @@
+import type { Diagnostic } from "@atoll/live";
 import { builtInProfiles } from "@atoll/protocol";
 import { Option, type Command } from "commander";
 import { checkFormats, reportFor } from "../app/check-formats.ts";
@@ -25,7 +26,7 @@ export function scanCommand(cli: Cli): Command {
       const profile = new ProfileBook().get(name);
       let files = 0;
       const findings: object[] = [];
-      const diagnostics = [];
+      const diagnostics: Diagnostic[] = [];
       const scanAll = async (): Promise<void> => {
         for await (const batch of sourceFiles(paths)) {
           files += batch.size;

@@ -3,7 +3,10 @@
  * and the handlers are looked up at every message, so that new code finds the state of the old.
  */
 
-/** Any value that `structuredClone` copies: no functions, no classes of your own. */
+/**
+ * A value that can be copied and sent: what `structuredClone` copies (no functions, no classes of your own) without
+ * cycles. An object that is referred to twice becomes two.
+ */
 export type Plain = unknown;
 
 /** Answers a call. The state may be changed in place; what is returned goes to the caller. */

@@ -142,8 +142,9 @@ export class RunningApp {
     const ping = (): Promise<unknown> => this.connection.request("ping", {}, unresponsiveMs);
     // What follows is the same as for any other end of the process.
     const kill = (error: unknown): Promise<void> => {
-      // A process that has ended by itself does not answer either, for a reason of its own.
-      this.#isSilent = isSandboxError(error, "timed_out");
+      // A process that has ended by itself does not answer either, for a reason of its own. Pings overlap: after the
+      // one that was too late, the end that it caused rejects the others.
+      this.#isSilent ||= isSandboxError(error, "timed_out");
       return this.process.kill();
     };
     await ping().catch(async (error: unknown) => {

@@ -235,7 +235,9 @@ export function snapshotOf(service: ServiceProcess): ServiceSnapshot {
 function capturedOf(service: ServiceProcess): Captured {
   try {
     const { state, version } = service;
-    return { service, state: structuredClone(state), version, snapshot: snapshotOf(service) };
+    // The snapshot comes first, since its error names the path of what cannot be copied.
+    const snapshot = snapshotOf(service);
+    return { service, state: structuredClone(state), version, snapshot };
   } catch (error) {
     if (error instanceof RuntimeFailure) throw error;
     throw new RuntimeFailure("uncloneable_state", `Cannot copy the state of ${service.name}: ${messageOf(error)}`, {

@@ -147,19 +147,24 @@ export class TestApp implements AsyncDisposable {
     matches: (event: EventOf<T>) => boolean = () => true,
     timeoutMs = waitMs,
   ): Promise<EventOf<T>> {
+    const isIt = (event: LiveEvent): event is EventOf<T> => event.type === type && matches(event as EventOf<T>);
+    return this.#next(type, isIt, timeoutMs);
+  }
+
+  #next<E extends LiveEvent>(what: string, isIt: (event: LiveEvent) => event is E, timeoutMs: number): Promise<E> {
     const from = this.events.length;
-    const found = new Promise<EventOf<T>>((resolve, reject) => {
+    const found = new Promise<E>((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#listeners.delete(listener);
         const since = this.events.slice(from).map((event) => event.type);
-        const what = `Cannot see ${type} within ${timeoutMs} ms; there were: ${since.join(", ") || "no events"}`;
-        reject(new SandboxError("timed_out", what));
+        const text = `Cannot see ${what} within ${timeoutMs} ms; there were: ${since.join(", ") || "no events"}`;
+        reject(new SandboxError("timed_out", text));
       }, timeoutMs);
       const listener = (event: LiveEvent): void => {
-        if (event.type !== type || !matches(event as EventOf<T>)) return;
+        if (!isIt(event)) return;
         clearTimeout(timer);
         this.#listeners.delete(listener);
-        resolve(event as EventOf<T>);
+        resolve(event);
       };
       this.#listeners.add(listener);
     });
@@ -191,10 +196,15 @@ export class TestApp implements AsyncDisposable {
    * runs. Rejects when the reload fails, with the reason.
    */
   async assertReloaded(work: () => unknown, timeoutMs = waitMs): Promise<EventOf<"reload.end">> {
-    const ended = this.waitFor("reload.end", undefined, timeoutMs);
-    const refused = this.waitFor("reload.failed", undefined, timeoutMs);
+    // One wait for both: a second one that nothing ends would keep the program alive until its deadline.
+    const ended = this.#next(
+      "reload.end or reload.failed",
+      (event): event is EventOf<"reload.end" | "reload.failed"> =>
+        event.type === "reload.end" || event.type === "reload.failed",
+      timeoutMs,
+    );
     await work();
-    const event = await Promise.race([ended, refused]);
+    const event = await ended;
     if (event.type === "reload.end") return event;
     const [diagnostic] = event.diagnostics;
     const frame = diagnostic?.frame ?? event.place?.frame ?? "";

@@ -6,7 +6,7 @@ import { counter, startCounter } from "../support/counter-app.ts";
 const calls = `fill(state) { Object.assign(state, { map: new Map([[{ a: 1 }, new Set([1n])]]), at: new Date(5),
     bytes: new Uint8Array([1, 2]), nested: { list: [undefined, null, NaN, -0] } }); },
   slow: (state) => new Promise((resolve) => { (globalThis as any).release = () => resolve(++state.count); }),
-  spoil(state) { state.f = () => 1; }, repair(state) { delete state.f; },`;
+  spoil(state, isCycle) { state.f = isCycle ? { state } : () => 1; }, repair(state) { delete state.f; },`;
 const good = counter({ calls });
 const two = `import { defineSupervisor } from "@atoll/live/app"; import { counter } from "./counter.ts";
   import { bystander } from "./bystander.ts";
@@ -129,15 +129,19 @@ test("a service that does not come to the end of a message in time is not reload
   expect(await slow).toBe(count + 1);
 });
 
-test("a state that cannot be copied is not reloaded, and says which service it is", async () => {
-  await app.call("counter", "spoil");
+test.for([
+  ["a function", false, "f"],
+  ["a cycle", true, "f.state"],
+] as const)("a state with %s is not reloaded, and its path is named", async ([, isCycle, path]) => {
+  await app.call("counter", "spoil", isCycle);
   await expect(app.reload({ "src/counter.ts": `${good} export {};` })).rejects.toMatchObject({
     phase: "suspend",
-    message: expect.stringContaining("counter"),
+    message: expect.stringMatching(new RegExp(`counter.*\\b${path}\\b`)),
     details: { failure: "uncloneable_state" },
   });
   await app.call("counter", "repair");
   expect(await app.reload()).toMatchObject({ result: "reloaded", services: ["counter"] });
+  await app.reload({ "src/counter.ts": good });
 });
 
 test("modules in a cycle are reloaded together, and migrations by schema fill in, change and drop fields", async () => {

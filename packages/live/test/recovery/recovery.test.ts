@@ -62,13 +62,9 @@ test("handled errors are followed by what is suggested", async () => {
   expect(app.info).toMatchObject({ state: "running", restarts: 1 });
 });
 
-test("a process that is blocked says so in its reason, and one without memory too", async () => {
-  const calls =
-    "hang() { for (;;); }, eat() { const all: string[] = []; for (;;) all.push('x'.repeat(1e6) + all.length); }";
-  await using app = await startCounter(
-    { "src/counter.ts": counter({ calls }) },
-    { limits: { unresponsiveMs: 500, memoryBytes: 64 * 1024 * 1024 } },
-  );
+test("a process that is blocked says so in its reason", async () => {
+  const calls = "hang() { for (;;); },";
+  await using app = await startCounter({ "src/counter.ts": counter({ calls }) }, { limits: { unresponsiveMs: 500 } });
   const silent = app.waitFor("recovery");
   await expect(app.call("counter", "hang")).rejects.toMatchObject({ code: "sandbox_ended" });
   expect(await silent).toMatchObject({ kind: "runtime", code: "guest_silent", recovery: "restart" });

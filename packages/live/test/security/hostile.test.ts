@@ -228,7 +228,7 @@ test.for(snippets)("the scan of $name", ({ body, scan }) => {
 
 describe.skipIf(lacks.length > 0)("hostile code", { timeout: 120_000 }, () => {
   beforeAll(async () => {
-    const limits = { unresponsiveMs: 3_000 };
+    const limits = { unresponsiveMs: 1_500 };
     const options = { typeCheck: "off", maxRestarts: 1_000, limits } as const;
     await manager.create("compute", files, { ...options, profile: "compute" });
     await manager.create("low", files, { ...options, profile: "low" });

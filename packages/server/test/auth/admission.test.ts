@@ -6,7 +6,7 @@ import { Admission } from "../../src/auth/admission.ts";
 const key: KeyInfo = {
   id: "k",
   name: "test",
-  verbs: ["create"],
+  verbs: ["sandboxes"],
   ownOnly: true,
   policy: { limits: {} },
   createdAtMs: 0,
