@@ -102,7 +102,6 @@ const jsonCalls: Readonly<Record<string, readonly string[] | "needs a terminal" 
   release: ["ID"],
   "profile ls": [],
   "profile show": ["high"],
-  scan: ["examples/tasks/hello"],
   "audit tail": ["-n", "3"],
   "audit query": [],
   "audit verify": [],
