@@ -1,12 +1,14 @@
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { atollArgv, atollEnvironment, runAtoll, RunningAtoll } from "../support/atoll-command.ts";
 import { delayRequest } from "../support/delayed-request.ts";
 import { needsDriver } from "../support/drivers.ts";
+import { makeTaskRepository } from "../support/task-repository.ts";
 import { startTestServerProcess, type TestServerProcess } from "../support/test-server.ts";
 
 let server: TestServerProcess;
@@ -16,20 +18,58 @@ beforeAll(async () => {
   server = await startTestServerProcess();
   id = (await runAtoll(server, ["create", "--driver", "local"])).stdout.trim();
   await runAtoll(server, ["exec", "--name", "talk", id, "--", "seq", "100000"]);
+  await makeTask(join(server.dataDir, "task"));
 });
 afterAll(async () => {
   await server.dispose();
 });
 
+/** Makes a repository with a task, a data set of one instance, and a prediction for that. */
+async function makeTask(directory: string): Promise<void> {
+  const repository = await makeTaskRepository(join(directory, "own", "greeting"), {
+    greeting: "bye\n",
+  });
+  const { path, commit } = repository;
+  const patch = await repository.patchFor({ greeting: "hello\n" });
+  const test = "grep hello greeting && echo 'PASSED greets' || echo 'FAILED greets'";
+  const files = {
+    "task.json": {
+      id: "greeting",
+      repo: { path },
+      environment: { language: "none" },
+      test: "true",
+      parser: "exit-code",
+    },
+    "set.jsonl": {
+      instance_id: "own__greeting-1",
+      repo: "own/greeting",
+      base_commit: commit,
+      patch,
+      test_patch: "",
+      FAIL_TO_PASS: JSON.stringify(["greets"]),
+      PASS_TO_PASS: "[]",
+      version: "1",
+      eval_script: `: '>>>>> Start Test Output'\n${test}\n: '>>>>> End Test Output'\n`,
+      log_parser: "parse_log_pytest",
+    },
+    "predictions.jsonl": { instance_id: "own__greeting-1", model_name_or_path: "m", model_patch: patch },
+  };
+  for (const [name, content] of Object.entries(files)) {
+    await writeFile(join(directory, name), `${JSON.stringify(content)}\n`);
+  }
+}
+
 /** Returns every command in docs/cli.md, by its words: `["key", "create"]`. */
 async function commandsOfDocs(): Promise<string[]> {
   const page = await readFile(new URL("../../docs/cli.md", import.meta.url), "utf8");
-  return [...page.matchAll(/^\| `atoll ([a-z ]+?)(?: [[<].*)?` +\|/gm)].map(([, words = ""]) => words);
+  return [...page.matchAll(/^\| `atoll ([a-z -]+?)(?: [[<].*)?` +\|/gm)].map(([, words = ""]) => words);
 }
 
+const dataSet = ["--dataset", "DIR/task/set.jsonl", "--repos", "DIR/task"];
+
 /**
- * Calls with which each command succeeds; `ID` is a running sandbox. Commands with endless output end by themselves or
- * are stopped.
+ * Calls with which each command succeeds, in this order; `ID` is a running sandbox, and `DIR` the server's directory.
+ * Commands with endless output end by themselves or are stopped.
  */
 const jsonCalls: Readonly<Record<string, readonly string[] | "needs a terminal" | "is the server" | "see below">> = {
   run: ["--", "true"],
@@ -57,7 +97,25 @@ const jsonCalls: Readonly<Record<string, readonly string[] | "needs a terminal" 
   "snapshot share": "see below",
   "snapshot unshare": "see below",
   rollback: "see below",
-  report: "see below",
+  isolate: ["ID"],
+  evidence: ["ID", "-o", "DIR/evidence"],
+  release: ["ID"],
+  "profile ls": [],
+  "profile show": ["high"],
+  "audit tail": ["-n", "3"],
+  "audit query": [],
+  "audit verify": [],
+  "audit head": [],
+  "task run": ["DIR/task/task.json", "--out", "DIR/task/ran"],
+  "task smoke": ["DIR/task/own/greeting", "--out", "DIR/task/smoked"],
+  "task explain": ["DIR/task/task.json"],
+  "swe run": [...dataSet, "--predictions", "DIR/task/predictions.jsonl", "--out", "DIR/task/swe"],
+  "swe smoke": ["own__greeting-1", ...dataSet, "--out", "DIR/task/swe-smoke"],
+  "swe validate-gold": [...dataSet, "--out", "DIR/task/swe-gold"],
+  "swe explain": ["own__greeting-1", ...dataSet],
+  report: ["DIR/task/ran"],
+  "cache ls": [],
+  "cache prune": ["--all"],
   "app dev": "see below",
   "app check": ["examples/apps/chat"],
   "app create": "see below",
@@ -96,18 +154,22 @@ describe("--json", () => {
   const called = Object.entries(jsonCalls).filter((entry): entry is [string, string[]] => Array.isArray(entry[1]));
 
   // `kill --all` comes last, because it kills the sandbox that the other calls use.
-  test.for(called.toSorted(([one]) => (one === "kill" ? 1 : -1)))(
+  test.for(called.toSorted(([one], [other]) => Number(one === "kill") - Number(other === "kill")))(
     "%s prints only JSON",
     async ([name, words], context) => {
-      // These two take no driver, or check every driver.
-      if (name === "run" || name === "doctor") needsDriver("gvisor", context);
-      const config = { XDG_CONFIG_HOME: `${server.dataDir}/config-home` };
-      const argv = [...name.split(" "), "--json", ...words.map((word) => word.replace("ID", id))];
+      // These take no driver, or check every driver.
+      if (["run", "doctor"].includes(name) || /^(task|swe) (run|smoke|validate)/.test(name)) {
+        needsDriver("gvisor", context);
+      }
+      const { dataDir } = server;
+      const config = { XDG_CONFIG_HOME: `${dataDir}/config-home`, ATOLL_CACHE_DIR: `${dataDir}/cache` };
+      const filled = words.map((word) => word.replace("ID", id).replace("DIR", dataDir));
+      const argv = [...name.split(" "), "--json", ...filled];
       const { exitCode, stdout, stderr } = await runAtoll(server, argv, { env: config });
       expect({ exitCode, stderr }).toEqual({ exitCode: 0, stderr: "" });
       const lines = stdout.trimEnd().split("\n");
       for (const line of lines) expect(JSON.parse(line)).toBeTypeOf("object");
-      const isStream = ["run", "exec", "attach", "logs"].includes(name);
+      const isStream = /^(run|exec|attach|logs|audit tail|(task|swe) (run|smoke|validate-gold))$/.test(name);
       if (!isStream) expect(lines).toHaveLength(1);
     },
   );

@@ -207,3 +207,23 @@ test("a sandbox whose programs are ended by seccomp again and again is isolated"
   expect(released.isolated).toBeUndefined();
   await sandboxOf(id).kill();
 });
+
+test("a sandbox that reaches its limits again and again is isolated", async () => {
+  const limits = { memoryBytes: 64 * 1024 ** 2 };
+  const { id } = await Sandbox.create({ client: tenant, driver: "local", limits });
+  const run = () => sandboxOf(id).commands.run(`exec python3 -c "b'x' * 100 * 1024 ** 2"`);
+  expect((await run()).outOfMemory).toBe(true);
+  expect(await isolatedOf(id)).toBeUndefined();
+  // The sandbox may be saved before the answer comes.
+  await run().catch((error: unknown) => {
+    if (!isSandboxError(error)) throw error;
+  });
+  await events(id, "sandbox.isolated");
+  const isolated = {
+    kind: "limit_violations",
+    reason: expect.stringContaining("it reached its limits again and again"),
+  };
+  expect(await isolatedOf(id)).toMatchObject(isolated);
+  await sandboxOf(id, operator).release();
+  await sandboxOf(id).kill();
+});

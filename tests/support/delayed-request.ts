@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { createServer, request, type IncomingMessage } from "node:http";
-import type { AddressInfo } from "node:net";
+import { connect, type AddressInfo } from "node:net";
 
 /** A proxy before a server that delays the first request of one kind until `release`. */
 export interface DelayedRequest extends AsyncDisposable {
@@ -32,6 +32,18 @@ export async function delayRequest(serverUrl: string, method: string, path: stri
       outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
       answer.pipe(outgoing);
     })();
+  });
+  // Streams of commands are WebSockets: their bytes pass unchanged in both directions.
+  proxy.on("upgrade", ({ method: asked, url, rawHeaders }, client, head) => {
+    const { hostname, port } = new URL(serverUrl);
+    const onward = connect(Number(port), hostname);
+    onward.on("error", () => client.destroy());
+    client.on("error", () => onward.destroy());
+    client.on("close", () => onward.destroy());
+    const lines = rawHeaders.map((text, index) => (index % 2 === 0 ? `${text}: ` : `${text}\r\n`)).join("");
+    onward.write(`${asked} ${url} HTTP/1.1\r\n${lines}\r\n`);
+    onward.write(head);
+    onward.pipe(client).pipe(onward);
   });
   proxy.listen(0, "127.0.0.1");
   await once(proxy, "listening");

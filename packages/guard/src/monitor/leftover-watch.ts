@@ -26,6 +26,7 @@ export class LeftoverWatch {
   #suspects = new Set<string>();
   #reported = new Set<string>();
   #timer: NodeJS.Timeout | undefined;
+  #isDue = false;
   #isClosed = false;
 
   constructor(options: LeftoverWatchOptions) {
@@ -39,8 +40,10 @@ export class LeftoverWatch {
 
   /** Must be called when a sandbox or an application has ended. */
   ended(): void {
-    if (this.#timer !== undefined || this.#isClosed) return;
-    this.#timer = setTimeout(() => void this.#check(), this.#options.checkMs).unref();
+    if (this.#isClosed) return;
+    // A search that goes on may have looked before the end.
+    this.#isDue = true;
+    this.#timer ??= setTimeout(() => void this.#check(), this.#options.checkMs).unref();
   }
 
   close(): void {
@@ -49,6 +52,7 @@ export class LeftoverWatch {
   }
 
   async #check(): Promise<void> {
+    this.#isDue = false;
     try {
       const found = await this.#options.find();
       const names = new Set(found.map(({ what }) => what));
@@ -63,7 +67,7 @@ export class LeftoverWatch {
       this.#options.onError(error);
     } finally {
       this.#timer = undefined;
-      if (this.#suspects.size > 0) this.ended();
+      if (this.#suspects.size > 0 || this.#isDue) this.ended();
     }
   }
 }

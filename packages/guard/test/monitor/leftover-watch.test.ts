@@ -53,3 +53,22 @@ test("a search that fails is reported, and the next end is followed by another o
   await vi.advanceTimersByTimeAsync(5_000);
   expect(errors).toHaveLength(2);
 });
+
+test("an end during a search is followed by another search", async () => {
+  const searches: (() => void)[] = [];
+  const watch = new LeftoverWatch({
+    checkMs: 1_000,
+    find: () => new Promise((resolve) => searches.push(() => resolve([]))),
+    onFound: () => undefined,
+    onError: () => undefined,
+  });
+  watch.ended();
+  await vi.advanceTimersByTimeAsync(1_000);
+  watch.ended();
+  searches[0]?.();
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(searches).toHaveLength(2);
+  searches[1]?.();
+  await vi.advanceTimersByTimeAsync(10_000);
+  expect(searches).toHaveLength(2);
+});

@@ -1,27 +1,14 @@
 import type { Engine } from "@atoll/engine";
 import { LeftoverWatch, RateLimiter, Sampler, type Enforcement, type Violation } from "@atoll/guard";
-import {
-  SandboxError,
-  type SandboxEventMessage,
-  type SandboxId,
-  type SecurityProfile,
-  type UsageHistory,
-} from "@atoll/protocol";
+import { SandboxError, type SandboxEventMessage, type SandboxId, type UsageHistory } from "@atoll/protocol";
 import type { Logger } from "pino";
 import type { NewEvent } from "../events/event-journal.ts";
 import type { ManagedSandbox } from "../manager/managed-sandbox.ts";
-import type { SandboxSettings } from "../manager/sandbox-settings.ts";
 import type { ServerAudit } from "../manager/server-audit.ts";
 import { actOnLimit, type LimitActionsOptions } from "./limit-actions.ts";
 
 /** How many lines about the limits of one sandbox the audit log gets: it could come near a limit again and again. */
 const auditedPerMinute = 20;
-
-/** What a profile says about limits. */
-interface LimitTerms {
-  softLimit?: SecurityProfile["softLimit"] | undefined;
-  onHardLimit?: SecurityProfile["onHardLimit"] | undefined;
-}
 
 export interface MonitorOptions {
   /** The time between two samples of a sandbox. */
@@ -30,8 +17,6 @@ export interface MonitorOptions {
   keep?: number;
   /** The time between the end of a sandbox and the search for what it has left. */
   leftoverCheckMs?: number;
-  /** Returns what applies to the limits of a sandbox, where that is not what its profile says. */
-  termsOf?: (facts: SandboxSettings) => LimitTerms | undefined;
 }
 
 export interface SandboxMonitorParts extends LimitActionsOptions {
@@ -45,13 +30,11 @@ export interface SandboxMonitorParts extends LimitActionsOptions {
 export class SandboxMonitor {
   readonly sampler: Sampler;
   readonly leftovers: LeftoverWatch;
-  readonly #options: MonitorOptions;
   readonly #parts: SandboxMonitorParts;
   readonly #watched = new Map<SandboxId, Disposable>();
   readonly #auditRate = new RateLimiter();
 
   constructor(options: MonitorOptions, parts: SandboxMonitorParts) {
-    this.#options = options;
     this.#parts = parts;
     const { intervalMs = 5_000, keep = 360, leftoverCheckMs = 30_000 } = options;
     this.sampler = new Sampler({ intervalMs, keep });
@@ -74,7 +57,7 @@ export class SandboxMonitor {
 
   watch(managed: ManagedSandbox): void {
     const { id, sandbox, facts } = managed;
-    const { softLimit, onHardLimit } = this.#options.termsOf?.(facts) ?? facts.profile ?? {};
+    const { softLimit, onHardLimit } = facts.profile ?? {};
     if (softLimit !== undefined) sandbox.warnAt(softLimit);
     this.forget(id);
     const watched = this.sampler.add({
