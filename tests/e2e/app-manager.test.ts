@@ -206,6 +206,17 @@ test("an app that cannot start stays with its reason, and a repair starts it", a
   await output("rm", "broken");
 });
 
+test("what apps do is in an audit log that can be verified", async () => {
+  const dir = join(top, "state/atoll/apps/audit");
+  const lines = (await readFile(join(dir, "audit.jsonl"), "utf8")).trim().split("\n");
+  expect(lines.map((line) => JSON.parse(line) as { what: string })).toContainEqual(
+    expect.objectContaining({ what: expect.stringContaining("reload") }),
+  );
+  const verified = await runAtoll(undefined, ["audit", "verify", "--dir", dir, "--json"], { env });
+  expect(verified).toMatchObject({ exitCode: 0 });
+  expect(JSON.parse(verified.stdout)).toMatchObject({ isIntact: true, isAuthenticated: true, problems: [] });
+});
+
 test("a request that is none is refused, and the manager goes on", async () => {
   await create("sound");
   const refused = async (text: string): Promise<unknown> => {

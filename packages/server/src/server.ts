@@ -4,7 +4,7 @@ import type { IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
-import { ProfileBook } from "@atoll/guard";
+import { ProfileBook, ServerSecret } from "@atoll/guard";
 import { SandboxError, type AccessPolicy, type EgressPolicy } from "@atoll/protocol";
 import type { FastifyInstance } from "fastify";
 import { TemplateUploads } from "./archives/template-uploads.ts";
@@ -29,7 +29,6 @@ import { openServerPersistence, type ServerPersistence } from "./persistence/ser
 import { openServerStores, type ServerStores } from "./persistence/server-stores.ts";
 import { PortProxy } from "./ports/port-proxy.ts";
 import { PortTokens } from "./ports/port-tokens.ts";
-import { ServerSecret } from "./signing/server-secret.ts";
 import { SignedFiles } from "./signing/signed-files.ts";
 import { UrlSigner } from "./signing/url-signer.ts";
 import { SnapshotLibrary } from "./snapshots/snapshot-library.ts";

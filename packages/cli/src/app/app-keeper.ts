@@ -29,7 +29,7 @@ export async function keepApps(
   try {
     // The process that listened here has died, because this one has the lock.
     await rm(join(directory, socketName), { force: true });
-    await using apps = new KeptApps(directory, cli);
+    await using apps = await KeptApps.open(directory, cli);
     await new Keeper(apps, cli.signal).serve(socketAddress(opened), onReady);
     // New commands find no socket from here on, and start a manager that waits for the lock.
     await rm(join(directory, socketName), { force: true });

@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { AuditLog, Sampler, ServerSecret } from "@atoll/guard";
 import { messageOf } from "@atoll/host";
 import { BubblewrapHost, LiveManager, ProcessHost, RequestFailed, type LiveEvent } from "@atoll/live";
 import { SandboxError } from "@atoll/protocol";
@@ -11,23 +12,36 @@ import { ServerHost } from "./server-host.ts";
 
 type Asked<Method extends AppRequest["method"]> = Extract<AppRequest, { method: Method }>;
 
+/** The time between two samples of an app, and how many are kept: half an hour of them. */
+const samples = { intervalMs: 5_000, keep: 360 };
+
 /** The apps of a manager: those that run, with their records and logs, and those that an earlier manager left. */
 export class KeptApps implements AsyncDisposable {
   readonly #directory: string;
   readonly #records: AppRecords;
   readonly #server: ServerHost;
+  readonly #audit: AuditLog;
+  readonly #sampler = new Sampler(samples);
   readonly #manager: LiveManager;
   readonly #logs = new Map<string, AppLog>();
   /** Changes of each app's record, one after the other. */
   readonly #writing = new Map<string, Promise<void>>();
 
-  constructor(directory: string, cli: Pick<Cli, "environment" | "signal">) {
+  /** The directory has the secret that proves who wrote the audit log beside it. */
+  static async open(directory: string, cli: Pick<Cli, "environment" | "signal">): Promise<KeptApps> {
+    return new KeptApps(directory, cli, await ServerSecret.load(directory));
+  }
+
+  private constructor(directory: string, cli: Pick<Cli, "environment" | "signal">, secret: ServerSecret) {
     this.#directory = directory;
     this.#records = new AppRecords(directory);
     this.#server = new ServerHost(cli);
+    this.#audit = new AuditLog(join(directory, "audit"), { key: secret.keyFor("audit log") });
     this.#manager = new LiveManager({
       hosts: [this.#server, new BubblewrapHost(), new ProcessHost()],
       stateDir: join(directory, "versions"),
+      audit: this.#audit,
+      monitor: this.#sampler,
     });
     this.#manager.onEvent((event) => this.#take(event));
   }
@@ -85,6 +99,8 @@ export class KeptApps implements AsyncDisposable {
   /** Ends all apps; their records say that they were stopped. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#manager[Symbol.asyncDispose]();
+    this.#sampler.close();
+    this.#audit.close();
     await this.flushLogs();
     await Promise.all(this.#writing.values());
   }

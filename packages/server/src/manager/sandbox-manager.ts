@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { Engine, type GuestFiles, type Sandbox } from "@atoll/engine";
+import { ServerSecret } from "@atoll/guard";
 import {
   CreateSandbox,
   SandboxError,
@@ -23,7 +24,6 @@ import { ServerAlerts } from "../monitor/server-alerts.ts";
 import type { CheckpointArchive } from "../persistence/checkpoint-archive.ts";
 import { noPersistence } from "../persistence/persistence-options.ts";
 import { PersistentSandboxes } from "../persistence/persistent-sandboxes.ts";
-import { ServerSecret } from "../signing/server-secret.ts";
 import { idempotencyMark, IdempotentCalls, type IdempotencyMark } from "../support/idempotent-calls.ts";
 import { assertSupported } from "./idle-clock.ts";
 import { commandEnded, commandStarted, sandboxEvent } from "./journal-events.ts";

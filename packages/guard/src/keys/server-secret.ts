@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { link, open, readFile, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { deriveKey, secretBytes, type KeyPurpose } from "@atoll/guard";
 import { SandboxError } from "@atoll/protocol";
+import { deriveKey, secretBytes, type KeyPurpose } from "./derive-key.ts";
 
 /**
  * The secret that the server signs with. It is created once, at the first start, and stays with the data directory:

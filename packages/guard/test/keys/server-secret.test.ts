@@ -2,7 +2,7 @@ import { chmod, mkdtemp, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { ServerSecret } from "../../src/signing/server-secret.ts";
+import { ServerSecret } from "../../src/keys/server-secret.ts";
 
 let dir: string;
 beforeEach(async () => {
