@@ -47,6 +47,7 @@ export class AppVersions {
   #unsaved = new Map<string, Artifact>();
   #saving: Promise<void> = Promise.resolve();
   #isSavePlanned = false;
+  #isRemoved = false;
 
   private constructor(store: VersionStore, history: History, onError: (error: unknown) => void) {
     this.#store = store;
@@ -206,6 +207,8 @@ export class AppVersions {
 
   /** Forgets everything, also on disk. */
   async remove(): Promise<void> {
+    // What ends later, such as a check of types, must not store anything while the files are removed.
+    this.#isRemoved = true;
     await this.#saving;
     await this.#store.remove();
   }
@@ -246,7 +249,7 @@ export class AppVersions {
 
   #changed(): void {
     this.#history = bounded(this.#history);
-    if (this.#isSavePlanned) return;
+    if (this.#isSavePlanned || this.#isRemoved) return;
     this.#isSavePlanned = true;
     this.#saving = this.#saving.then(() => this.#save());
   }

@@ -136,3 +136,14 @@ test("an app goes on when its versions cannot be stored", async () => {
   expect(store.errors).toHaveLength(1);
   expect(await versions.modulesOf(1)).toEqual(app(1));
 });
+
+test("nothing is stored after the removal has begun", async () => {
+  using store = new TestStore();
+  const versions = await store.open();
+  versions.use(app(1), "start");
+  const removed = versions.remove();
+  versions.use(app(2), "watch");
+  await removed;
+  await versions.flush();
+  expect([readdirSync(store.path), store.errors]).toEqual([[], []]);
+});
