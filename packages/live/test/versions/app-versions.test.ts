@@ -141,6 +141,7 @@ test("nothing is stored after the removal has begun", async () => {
   using store = new TestStore();
   const versions = await store.open();
   versions.use(app(1), "start");
+  await versions.flush();
   const removed = versions.remove();
   versions.use(app(2), "watch");
   await removed;
